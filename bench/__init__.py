@@ -12,6 +12,7 @@ the sections and prints the tables.
 - Durable figures depend on the disk: `durable_disk.py` reports how long a sync takes.
 - `peers/` has the same loop in other frameworks, each in an environment of its own.
 
-Nothing in `holdfast/` imports this package. Of the tests, only `tests/browser/test_frames.py` does:
+Nothing in `holdfast/` imports this package. Of the tests, only
+`tests/browser/test_frame_times.py` does:
 it asserts the goals of the page.
 """

@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 from holdfast.server.static_files import BUILT
 from holdfast.testing import pause
 from tests.browser import chromium
-from tests.browser.harness import Model, Pages, Server, Talk, imported, scripted
+from tests.browser.harness import Model, Pages, Server, Talk, import_chat, scripted
 
 MESSAGES: Final = 5_000
 LENGTH: Final = 60_000
@@ -82,7 +82,7 @@ def frames_of(browser: Browser, home: Path, messages: int, length: int, pace: fl
     """Main-thread time in milliseconds of each frame while an answer is written."""
     with scripted(home) as (model, server):
         pages = Pages(browser)
-        talk = Talk.open(pages, server, imported(server, history(messages)))
+        talk = Talk.open(pages, server, import_chat(server, history(messages)))
         read_all(talk, messages)
         try:
             return work_of(traced(browser, talk, model, server, length, pace))

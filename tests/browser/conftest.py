@@ -1,4 +1,4 @@
-"""A browser for each process that runs tests, a model and a server for each module, its pages."""
+"""Fixtures: a browser per test process, a model and a server per module, pages per test."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _launched() -> Iterator[tuple[Browser, asyncio.AbstractEventLoop]]:
 
 @pytest.fixture(autouse=True)
 def browser(_launched: tuple[Browser, asyncio.AbstractEventLoop]) -> Iterator[Browser]:
-    """Playwright has its loop look as if it ran, also between calls: not so in other tests."""
+    """Sets playwright's event loop as the running one during browser tests only."""
     made, loop = _launched
     asyncio._set_running_loop(loop)
     yield made
@@ -54,7 +54,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 def scripted_pair(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Model, Server]]:
-    """What the tests of a module share, with what the module calls SETTINGS."""
+    """The model and the server of a module, with its SETTINGS."""
     home = tmp_path_factory.mktemp(request.module.__name__.rpartition(".")[2]) / "home"
     with scripted(home, getattr(request.module, "SETTINGS", "")) as both:
         yield both
@@ -67,23 +67,23 @@ def model(scripted_pair: tuple[Model, Server]) -> Model:
 
 @pytest.fixture
 def server(scripted_pair: tuple[Model, Server], request: pytest.FixtureRequest) -> Iterator[Server]:
-    """One whose model says what the test plans."""
-    said = len(scripted_pair[1].said)
+    """A server whose model gives the answers that the test plans."""
+    start = len(scripted_pair[1].log_lines)
     with one_test(*scripted_pair) as server:
         yield server
         if not request.node.stash.get(FAILED, False):
             scripted_pair[0].is_spent()
-        print(*server.said[said:], sep="\n")  # shown with a test that failed
+        print(*server.log_lines[start:], sep="\n")  # shown with a test that failed
 
 
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[Server]:
-    """One whose model is the demo, for a test alone."""
+    """A server with the demo model, for one test."""
     server = Server(tmp_path / "home")
     server.start()
     yield server
     server.kill()
-    print(*server.said, sep="\n")
+    print(*server.log_lines, sep="\n")
 
 
 @pytest.fixture
@@ -99,5 +99,5 @@ def open_page(browser: Browser, request: pytest.FixtureRequest, tmp_path: Path) 
 
 @pytest.fixture
 def page(open_page: Pages, server: Server) -> Page:
-    """Somebody who has just come in."""
+    """The start page, signed in."""
     return open_page(server)

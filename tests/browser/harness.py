@@ -1,14 +1,14 @@
-"""What tests in a browser are made of: a server, a model that waits for the test, a watched page.
+"""Parts of browser tests: a server, a model that waits for the test, and watched pages.
 
-The server is the real command in a process of its own, so it can be killed. The model behind it is
-a provider in this process: it outlives the server, and says each thing when the test lets it.
+The server is the real command in its own process, so that it can be killed. The model behind it is
+a provider in this process: it outlives the server, and sends each piece when the test allows it.
 
     model.says(["Hello ", gate := model.gate(), "world"])
     gate.reached()
     server.kill()
     server.start()
 
-Time here is real. A test waits for what it wants to see (`expect` of playwright), never for time.
+Time is real. A test waits for what it expects to see (`expect` of playwright), never for time.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ HIDDEN: Final = ("_API_KEY", "_BASE_URL", "_HOST", "_TOKEN", "HOLDFAST_")
 HOLDFAST: Final = (sys.executable, "-m", "holdfast")
 DESK: Final = ViewportSize(width=1280, height=800)
 PHONE: Final = ViewportSize(width=390, height=844)
-PATIENCE: Final = 30.0
-"""Seconds after which something does not come any more."""
+TIMEOUT: Final = 30.0
+"""Seconds after which waiting for something fails."""
 
 
 # --- the model -----------------------------------------------------------------------------------
 
 
 class Gate:
-    """A place in what a model says where it waits for the test."""
+    """A point in a model's answer where it waits for the test."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -74,14 +74,14 @@ class Gate:
 
     def reached(self) -> None:
         """Wait until the model is here."""
-        assert self._reached.wait(PATIENCE), "the model was not asked, or did not get there"
+        assert self._reached.wait(TIMEOUT), "the model was not asked, or did not get there"
 
     def open(self) -> None:
         self._loop.call_soon_threadsafe(self._opened.set)
 
 
 class Model:
-    """Says what the test has planned, in the order of the requests. Titles are not counted."""
+    """A model that gives the planned answers in order. Requests for titles do not count."""
 
     title = "A scripted chat"
 
@@ -89,10 +89,10 @@ class Model:
         self._turns: deque[Item] = deque()
         self._taken = threading.Condition()
         self.unplanned: list[str] = []
-        """Requests that nothing was planned for."""
+        """Requests without a planned answer."""
         self.asked: list[Received] = []
-        """The requests so far. A title is asked for when a chat is at rest, which may be later than
-        the test that it was for: they would move the others."""
+        """The requests so far, without those for titles: a title is requested when a chat is idle,
+        which may be after its test, and would shift the indexes."""
         self.provider = FakeProvider("anthropic", default=self._turn)
         self.url = ""
         self._loop = asyncio.new_event_loop()
@@ -117,9 +117,9 @@ class Model:
             return self._turns.popleft()
 
     def is_spent(self) -> None:
-        """Wait until it was asked for all that is planned: a page may have shown enough before."""
+        """Wait until all planned answers were requested: a page may show enough before that."""
         with self._taken:
-            self._taken.wait_for(lambda: not self._turns, PATIENCE)
+            self._taken.wait_for(lambda: not self._turns, TIMEOUT)
 
     @contextmanager
     def serving(self) -> Iterator[Model]:
@@ -137,27 +137,27 @@ class Model:
         thread = threading.Thread(target=run, name="model")
         thread.start()
         try:
-            assert ready.wait(PATIENCE)
+            assert ready.wait(TIMEOUT)
             yield self
         finally:
             self._loop.call_soon_threadsafe(self._stop.set)
-            thread.join(PATIENCE)
+            thread.join(TIMEOUT)
 
 
 # --- the server ----------------------------------------------------------------------------------
 
 
 class Server:
-    """`holdfast serve`, with a directory and a port of its own that it keeps when it is killed."""
+    """`holdfast serve` with its own directory and port, which stay the same after a restart."""
 
     def __init__(self, home: Path, model: Model | None = None, settings: str = "") -> None:
-        """Without a model it is the demo that answers. `settings`: what holdfast.toml says."""
+        """Without a model the demo answers. `settings`: content of holdfast.toml."""
         self.data, self.work = home / "data", home / "work"
         self.work.mkdir(parents=True)
         (self.work / "holdfast.toml").write_text(settings)
-        self.said: list[str] = []
+        self.log_lines: list[str] = []
         self.outages = 0
-        """How often it was gone."""
+        """Number of times the server was stopped."""
         self.url = f"http://127.0.0.1:{free_port()}"
         self._model = model
         self._child: subprocess.Popen[str] | None = None
@@ -184,11 +184,11 @@ class Server:
         serves = threading.Event()
         self._reading = threading.Thread(target=self._read, args=(self._child, serves))
         self._reading.start()
-        assert serves.wait(PATIENCE), f"it does not serve: {self.said}"
-        assert self._child.poll() is None, f"it ended: {self.said}"
+        assert serves.wait(TIMEOUT), f"it does not serve: {self.log_lines}"
+        assert self._child.poll() is None, f"it ended: {self.log_lines}"
 
     def run(self, *arguments: str) -> str:
-        """What another verb of the command prints, in the same place."""
+        """The output of another verb of the command, with the same data directory."""
         command = [*HOLDFAST, *arguments]
         done = subprocess.run(
             command,
@@ -196,7 +196,7 @@ class Server:
             env=self._environ(),
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
@@ -212,7 +212,7 @@ class Server:
     def _read(self, child: subprocess.Popen[str], serves: threading.Event) -> None:
         assert child.stderr is not None
         for line in child.stderr:
-            self.said.append(line.rstrip())
+            self.log_lines.append(line.rstrip())
             if "Press Ctrl-C" in line:
                 serves.set()
         serves.set()
@@ -220,22 +220,22 @@ class Server:
     def ask(
         self, path: str, body: Any = None, method: str | None = None, token: str | None = None
     ) -> Any:
-        """What the API answers to a program of the same person, or of whose token it is."""
+        """The API's response to a request of the owner, or of the user of `token`."""
         headers = {
             "Authorization": f"Bearer {token or self.token}",
             "Content-Type": "application/json",
         }
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}/api/v1{path}", data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
             return json.loads(response.read() or b"null")
 
     def kill(self) -> None:
-        """As a machine that loses its power."""
+        """Kill the server as a power failure does."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """As somebody who has read what it says about Ctrl-C."""
+        """Stop the server as Ctrl-C does."""
         self._end(signal.SIGTERM)
 
     def _end(self, how: int) -> None:
@@ -244,12 +244,12 @@ class Server:
         self.outages += 1
         self._child.send_signal(how)
         try:
-            self._child.wait(PATIENCE)
+            self._child.wait(TIMEOUT)
         finally:
             self._child.kill()
             self._child.wait()
             assert self._reading is not None
-            self._reading.join(PATIENCE)
+            self._reading.join(TIMEOUT)
             assert self._child.stderr is not None
             self._child.stderr.close()
             self._child = None
@@ -265,12 +265,12 @@ def free_port() -> int:
 
 
 class Watch:
-    """Looks at all that the pages of a browser's window do, and says what was wrong."""
+    """Records requests, console messages and errors of a window, and reports unexpected ones."""
 
     OUTAGE: Final = re.compile(r"net::ERR_|WebSocket connection to .* failed|status of 50[234]")
-    """What Chromium writes when a server is gone."""
+    """What Chromium logs when a server is unreachable."""
     UNKNOWN: Final = re.compile(r"Failed to load resource: .* status of 401")
-    """And when it asks before it has signed in."""
+    """What Chromium logs for requests before the sign-in."""
 
     def __init__(self, context: BrowserContext, server: Server) -> None:
         self._server = server
@@ -283,15 +283,15 @@ class Watch:
         context.on("weberror", self._raised)
 
     def allow(self, pattern: str) -> None:
-        """Something that the console says may be said here."""
+        """Allow console messages that match."""
         self._allowed.append(re.compile(pattern))
 
     def forget(self) -> None:
-        """What was wrong so far was meant to be."""
+        """Drop the problems recorded so far: the test expected them."""
         self._wrong.clear()
 
     def allow_request(self, url: str) -> None:
-        """It was asked for, and goes elsewhere. A tab that finds nobody there asks again."""
+        """Allow a request to another host. A tab that cannot connect repeats it."""
         self._asked_for.add(url)
 
     def _requested(self, request: Request) -> None:
@@ -306,10 +306,10 @@ class Watch:
             self._wrong.append((f"console {message.type}", message.text))
 
     def _raised(self, error: WebError) -> None:
-        self._wrong.append(("an error that nobody caught", str(error.error)))
+        self._wrong.append(("an uncaught error", str(error.error)))
 
     def wrong(self) -> list[str]:
-        """Everything so far that nothing excuses."""
+        """The unexpected problems so far."""
         allowed = [*self._allowed, *([self.OUTAGE] if self._server.outages else [])]
         return [
             f"{what}: {text}"
@@ -320,7 +320,7 @@ class Watch:
 
 
 class Pages:
-    """Windows of a browser with pages of a server in them, watched."""
+    """Browser windows with pages of a server, and a `Watch` for each."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
@@ -339,7 +339,7 @@ class Pages:
     ) -> Page:
         """A page in a window of its own, or in a new tab beside another one.
 
-        `token`: of somebody else than whose own server it is.
+        `token`: of another user than the owner of the server.
         """
         if beside is not None:
             page = beside.context.new_page()
@@ -354,7 +354,7 @@ class Pages:
         return page
 
     def blank(self, server: Server, viewport: ViewportSize = DESK, **window: Any) -> Page:
-        """An empty page of a window that is signed in, for a test that finds its way itself."""
+        """An empty page in a signed-in window, for a test that navigates itself."""
         made = self._window(server, viewport=viewport, **window)
         answer = made.request.post("/api/v1/session", data={"token": server.token})
         assert answer.status == 201
@@ -375,7 +375,7 @@ class Pages:
         return [wrong for watch in self._windows.values() for wrong in watch.wrong()]
 
     def show(self, directory: Path) -> None:
-        """Pictures of the pages as they are, for whoever looks into a failure."""
+        """Save screenshots of the pages, to investigate a failure."""
         for number, page in enumerate(page for window in self._windows for page in window.pages):
             picture = directory / f"page-{number}.png"
             page.screenshot(path=picture)
@@ -387,9 +387,9 @@ class Pages:
 
 
 def axe(page: Page, *rules: str) -> list[str]:
-    """What axe has to say against the page as it is now: the rule, where, and what it found there.
+    """The violations that axe finds in the page: rule, element and finding.
 
-    `rules`: nothing but these.
+    `rules`: only these rules.
     """
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text("utf-8"))
@@ -410,7 +410,7 @@ def axe(page: Page, *rules: str) -> list[str]:
 
 @contextmanager
 def scripted(home: Path, settings: str = "") -> Iterator[tuple[Model, Server]]:
-    """A model and a server that many tests talk to, each in chats of its own."""
+    """A model and a server that many tests share, each with its own chats."""
     with Model().serving() as model:
         server = Server(home, model, settings)
         server.start()
@@ -422,7 +422,7 @@ def scripted(home: Path, settings: str = "") -> Iterator[tuple[Model, Server]]:
 
 @contextmanager
 def one_test(model: Model, server: Server) -> Iterator[Server]:
-    """The two of `scripted` as they are before a test, whatever the one before did to them."""
+    """Model and server of `scripted`, reset before a test and checked after it."""
     model.asked.clear()
     model.unplanned.clear()
     if not server.is_up:
@@ -436,13 +436,13 @@ def one_test(model: Model, server: Server) -> Iterator[Server]:
     assert left == [], "the model was asked for less than was planned"
 
 
-def told(model: Model, number: int) -> str:
-    """What the model was told with a request, as text."""
+def messages_of(model: Model, number: int) -> str:
+    """The messages of a request to the model, as text."""
     return str(model.asked[number].json["messages"])
 
 
 class Talk:
-    """A chat that is open in a page: what somebody does there, and what they see."""
+    """A chat that is open in a page: what a user does there, and what the user sees."""
 
     SHOWN: Final = """() => [...document.querySelectorAll("[data-row]")].map((row) => {
         const { row: key, kind } = row.dataset;
@@ -466,7 +466,7 @@ class Talk:
     def begin(
         cls, pages: Pages, server: Server, prompt: str | None = None, agent: str | None = None
     ) -> Talk:
-        """A new chat, in a window of its own."""
+        """Create a chat and open it in its own window."""
         made = server.ask("/chats", {"prompt": prompt, "agent": agent})
         return cls.open(pages, server, made["id"])
 
@@ -490,7 +490,7 @@ class Talk:
 
     @property
     def live(self) -> Locator:
-        """The row that is being written."""
+        """The row of the streaming answer."""
         return self.page.locator("[data-live]")
 
     @property
@@ -501,18 +501,18 @@ class Talk:
     def call(self, tool: str) -> Locator:
         return self.page.locator(f'.call[data-tool="{tool}"]')
 
-    def says(self, text: str, keys: str = "Enter") -> None:
+    def send(self, text: str, keys: str = "Enter") -> None:
         self.field.fill(text)
         self.field.press(keys)
 
     def rests(self) -> None:
-        """Wait until the page shows a chat that is at rest, and nothing that is on its way."""
+        """Wait until the page shows an idle chat without unsent messages."""
         expect(self.page.locator(".tail-quiet, .banner, [data-unsent], [data-live]")).to_have_count(
             0
         )
 
     def converges(self) -> None:
-        """Nothing is on its way, and the page shows what is stored: no more, no less, in order."""
+        """The chat is idle, and the page shows exactly the stored messages, in order."""
         self.rests()
         assert self.server.ask(f"/chats/{self.id}")["status"] == "idle"
         self.agrees()
@@ -537,13 +537,13 @@ STILL: Final = """() => new Promise((resolve) => {
 })"""
 
 
-def still(page: Page) -> None:
-    """Wait until nothing moves: parts that nobody has seen yet are measured when they are near."""
+def wait_until_still(page: Page) -> None:
+    """Wait until nothing moves: parts out of sight are measured only when they come near."""
     page.evaluate(STILL)
 
 
 def stored_rows(server: Server, chat: str) -> list[list[str]]:
-    """What the rows of a chat have to show, from what the API says of its messages."""
+    """The expected rows of a chat, from its messages in the API."""
     messages: list[Any] = []
     before = ""
     while True:
@@ -568,9 +568,9 @@ def stored_rows(server: Server, chat: str) -> list[list[str]]:
 def _is_shown(message: Any, before: Any) -> bool:
     kind: str = message["kind"]
     if kind == "note" and before is not None and before["kind"] == "checkpoint":
-        return False  # what it says stands in the row of the checkpoint
+        return False  # shown in the row of the checkpoint
     if kind == "results":
-        return False  # they stand with their calls
+        return False  # shown with their calls
     return kind == "checkpoint" or str(message.get("visibility")) != "model"
 
 
@@ -587,8 +587,8 @@ def _pieces(message: Any, outcomes: dict[str, str]) -> Iterator[str]:
             yield f"{part['tool']} {'done' if outcome == 'ok' else outcome}"
 
 
-def imported(server: Server, messages: Iterable[Mapping[str, Any]]) -> str:
-    """The id of a chat that has these messages, without anybody having said them."""
+def import_chat(server: Server, messages: Iterable[Mapping[str, Any]]) -> str:
+    """Import a chat with these messages, and return its id."""
     chat = server.ask("/chats", {"title": "From elsewhere"})["id"]
     lines: list[Any] = [{"type": "chat", "format": 1, "chat": server.ask(f"/chats/{chat}")}]
     for number, message in enumerate(messages, 1):
@@ -600,13 +600,13 @@ def imported(server: Server, messages: Iterable[Mapping[str, Any]]) -> str:
         "\n".join(map(json.dumps, lines)).encode(),
         {"Authorization": f"Bearer {server.token}", "Content-Type": "application/x-ndjson"},
     )
-    with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
         made: str = json.loads(response.read())["id"]
     return made
 
 
-class Held:
-    """Requests of a page that get to the server when the test lets them."""
+class HeldRequests:
+    """Requests of a page that are held until the test releases them."""
 
     def __init__(self, page: Page, pattern: str) -> None:
         self._page, self._pattern = page, pattern

@@ -68,7 +68,7 @@ class Keys:
         raise AssertionError(f"{key} does not get there: {wanted}")
 
 
-def test_a_chat_is_begun_stopped_and_found_by_keys(
+def test_a_chat_is_started_stopped_and_found_by_keyboard(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     gate = model.gate()
@@ -91,7 +91,7 @@ def test_a_chat_is_begun_stopped_and_found_by_keys(
     expect(page.locator("[data-live]")).to_contain_text("It begins")
     expect(page.get_by_role("textbox", name="Message", exact=True)).to_be_focused()
     keys.press("Escape")
-    expect(page.locator(".tail")).to_contain_text("Stopped by you.")
+    expect(page.locator(".tail")).to_contain_text("The turn was interrupted.")
     keys.is_somewhere()
     keys.press("Alt+n", "Control+k")
     expect(page.get_by_role("combobox")).to_be_focused()
@@ -114,7 +114,7 @@ def test_a_chat_is_begun_stopped_and_found_by_keys(
     keys.is_somewhere()
 
 
-def test_the_queue_is_written_changed_moved_and_emptied_by_keys(
+def test_the_queue_is_filled_edited_moved_and_emptied_by_keyboard(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     gate = model.gate()
@@ -131,7 +131,7 @@ def test_the_queue_is_written_changed_moved_and_emptied_by_keys(
     keys.press("Enter")
     expect(rows.nth(1)).to_contain_text("First")
     expect(page.get_by_role("button", name="Move down: First")).to_be_focused()
-    keys.go_to(page.get_by_role("button", name="Change: First"))
+    keys.go_to(page.get_by_role("button", name="Edit: First"))
     keys.press("Enter")
     expect(page.get_by_role("textbox", name="Edited message")).to_be_focused()
     keys.types(" of all")
@@ -151,7 +151,7 @@ def test_the_queue_is_written_changed_moved_and_emptied_by_keys(
     keys.is_somewhere()
 
 
-def test_an_offer_stays_while_it_is_pointed_at_or_has_the_focus_and_gives_the_focus_back(
+def test_a_notice_stays_under_the_pointer_or_focus_and_returns_the_focus(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     gate = model.gate()
@@ -187,11 +187,11 @@ def test_an_offer_stays_while_it_is_pointed_at_or_has_the_focus_and_gives_the_fo
     expect(undo).to_have_count(0)
     keys.is_somewhere()
     gate.open()
-    talk.says("Then this")
+    talk.send("Then this")
     expect(talk.rows.last).to_contain_text("Said last.")
 
 
-def test_keys_go_on_from_what_was_removed_or_discarded(
+def test_the_focus_moves_on_from_removed_and_discarded_elements(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     model.says("Well.")
@@ -222,7 +222,7 @@ def test_keys_go_on_from_what_was_removed_or_discarded(
     expect(talk.field).to_be_focused()
 
 
-def test_what_an_agent_waits_for_is_answered_by_keys_in_the_chat_and_in_the_inbox(
+def test_pending_actions_are_answered_by_keyboard_in_the_chat_and_in_the_inbox(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     model.says(call("write_file", path="a.txt", content="a\n"), "The first is written.")
@@ -245,7 +245,7 @@ def test_what_an_agent_waits_for_is_answered_by_keys_in_the_chat_and_in_the_inbo
     keys.press("j")
     keys.is_somewhere()
     keys.press("d")
-    expect(page.get_by_role("textbox", name="Why not")).to_be_focused()
+    expect(page.get_by_role("textbox", name="Reason, or")).to_be_focused()
     keys.types("Not now")
     keys.press("Enter")
     expect(page.get_by_role("heading", name="Waiting for you: 1")).to_be_visible()
@@ -258,7 +258,7 @@ def test_what_an_agent_waits_for_is_answered_by_keys_in_the_chat_and_in_the_inbo
     expect(page.get_by_role("heading", name="Waiting for you", exact=True)).to_be_visible()
 
 
-def test_chats_are_renamed_archived_and_deleted_by_keys(
+def test_chats_are_renamed_archived_and_deleted_by_keyboard(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     for title in ("Kept", "Put away", "Thrown away"):
@@ -286,7 +286,7 @@ def test_chats_are_renamed_archived_and_deleted_by_keys(
     keys.is_somewhere()
     keys.go_to(row.filter(has_text="Thrown away"), "ArrowUp", 6)
     keys.press("Delete")
-    keep = page.get_by_role("button", name="Keep it")
+    keep = page.get_by_role("button", name="Cancel")
     keys.go_to(keep)
     keys.press("Enter")
     expect(row.filter(has_text="Thrown away")).to_be_focused()
@@ -297,7 +297,7 @@ def test_chats_are_renamed_archived_and_deleted_by_keys(
     keys.is_somewhere()
 
 
-def test_settings_theme_menus_and_dialogs_are_reached_by_keys_and_give_the_focus_back(
+def test_settings_theme_menus_and_dialogs_open_by_keyboard_and_return_the_focus(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     page = open_page(server)
@@ -340,7 +340,7 @@ def test_settings_theme_menus_and_dialogs_are_reached_by_keys_and_give_the_focus
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
 
 
-def test_the_list_is_hidden_and_shown_by_keys_without_losing_the_focus(
+def test_the_list_is_hidden_and_shown_by_keyboard_without_losing_the_focus(
     open_page: Pages, server: Server
 ) -> None:
     page = open_page(server, "/inbox")
@@ -362,12 +362,10 @@ def test_the_list_is_hidden_and_shown_by_keys_without_losing_the_focus(
     expect(field).to_be_focused()
 
 
-def test_the_key_of_a_provider_is_stored_and_removed_by_keys(
-    open_page: Pages, server: Server
-) -> None:
+def test_a_provider_key_is_stored_and_removed_by_keyboard(open_page: Pages, server: Server) -> None:
     page = open_page(server, "/settings/providers")
     keys = Keys(page)
-    give = page.get_by_role("button", name="Set key of groq")
+    give = page.get_by_role("button", name="Set key for groq")
     give.press("Enter")
     expect(page.get_by_label("Key for groq")).to_be_focused()
     page.get_by_role("button", name="Cancel").press("Enter")
@@ -375,14 +373,14 @@ def test_the_key_of_a_provider_is_stored_and_removed_by_keys(
     keys.press("Enter")
     keys.types("not-a-key")
     keys.press("Enter")
-    replace = page.get_by_role("button", name="Replace key of groq")
+    replace = page.get_by_role("button", name="Replace key for groq")
     expect(replace).to_be_focused()
     keys.press("Tab", "Enter")
     page.get_by_role("button", name="Remove", exact=True).press("Enter")
     expect(give).to_be_focused()
 
 
-def test_a_token_is_made_and_revoked_by_keys(open_page: Pages, server: Server) -> None:
+def test_a_token_is_created_and_revoked_by_keyboard(open_page: Pages, server: Server) -> None:
     page = open_page(server, "/settings/account")
     keys = Keys(page)
     make = page.get_by_role("button", name="Create a token")
@@ -403,7 +401,7 @@ def test_a_token_is_made_and_revoked_by_keys(open_page: Pages, server: Server) -
     keys.is_somewhere()
 
 
-def test_every_stop_of_the_tab_key_can_be_seen(
+def test_the_focus_is_visible_at_every_tab_stop(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     model.says("# Done\n\n[A link](https://example.org/) and\n\n```python\nprint(1)\n```\n")

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Dialog, Page, expect
 
 from holdfast.testing import call, call_raw, say, source, think
-from tests.browser.harness import ROOT, Model, Pages, Server, Talk, imported
+from tests.browser.harness import ROOT, Model, Pages, Server, Talk, import_chat
 
 CORPUS: Final[list[str]] = json.loads((ROOT / "ui/src/timeline/xss.json").read_text("utf-8"))
 SETTINGS: Final = '[agents.free]\napproval = "never"\n'
@@ -77,22 +77,22 @@ class Guarded:
             )
 
 
-def chat_of(server: Server, said: Iterable[list[dict[str, Any]]], kind: str = "answer") -> str:
+def chat_of(server: Server, messages: Iterable[list[dict[str, Any]]], kind: str = "answer") -> str:
     """A chat in which each of these is a message."""
     role = "assistant" if kind == "answer" else "user"
-    return imported(server, ({"role": role, "kind": kind, "parts": parts} for parts in said))
+    return import_chat(server, ({"role": role, "kind": kind, "parts": parts} for parts in messages))
 
 
-def texts(said: list[str]) -> list[list[dict[str, Any]]]:
-    return [[{"type": "text", "text": each}] for each in said]
+def texts(messages: list[str]) -> list[list[dict[str, Any]]]:
+    return [[{"type": "text", "text": each}] for each in messages]
 
 
-def test_the_corpus_is_of_some_size() -> None:
+def test_the_corpus_has_enough_payloads() -> None:
     assert len(set(CORPUS)) >= 40
 
 
 @pytest.mark.parametrize("kind", ["answer", "prompt"])
-def test_no_message_that_is_stored_does_anything(
+def test_no_stored_message_runs_script_or_creates_unsafe_elements(
     open_page: Pages, server: Server, kind: str
 ) -> None:
     guarded = Guarded(open_page, server, chat_of(server, texts(CORPUS), kind))
@@ -104,9 +104,7 @@ def test_no_message_that_is_stored_does_anything(
     guarded.nothing_happened()
 
 
-def test_no_link_of_the_corpus_that_can_be_followed_runs_anything(
-    open_page: Pages, server: Server
-) -> None:
+def test_no_followable_link_of_the_corpus_runs_script(open_page: Pages, server: Server) -> None:
     guarded = Guarded(open_page, server, chat_of(server, texts(CORPUS)))
     found = guarded.page.evaluate(
         """() => [...document.querySelectorAll('[role="log"] a')].map((one) => (
@@ -119,7 +117,7 @@ def test_no_link_of_the_corpus_that_can_be_followed_runs_anything(
     guarded.nothing_happened()
 
 
-def test_nothing_does_anything_while_it_is_being_written(
+def test_no_streaming_answer_runs_script_or_creates_unsafe_elements(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     """Cut anywhere: half of a mark is another mark than the whole."""
@@ -138,7 +136,7 @@ def test_nothing_does_anything_while_it_is_being_written(
     guarded.nothing_happened()
 
 
-def test_what_tools_are_called_are_given_and_print_is_only_read(
+def test_tool_names_arguments_and_output_are_only_text(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     payloads = "\n".join(f"\x1b[1;3{n % 8}m{one}\x1b[0m" for n, one in enumerate(CORPUS))
@@ -172,7 +170,7 @@ def test_what_tools_are_called_are_given_and_print_is_only_read(
     guarded.nothing_happened()
 
 
-def test_titles_file_names_and_what_search_finds_are_only_read(
+def test_titles_file_names_and_search_results_are_only_text(
     open_page: Pages, server: Server
 ) -> None:
     image = "<img src=x onerror=window.__xss=1>"
@@ -197,7 +195,7 @@ def test_titles_file_names_and_what_search_finds_are_only_read(
     guarded.nothing_happened()
 
 
-def test_a_picture_from_elsewhere_is_fetched_only_when_asked_for_and_outside_the_page(
+def test_a_remote_image_is_fetched_only_on_request_and_in_another_tab(
     open_page: Pages, server: Server
 ) -> None:
     chat = chat_of(server, texts(["![a map](https://pictures.example/map.png)"]))
@@ -210,9 +208,7 @@ def test_a_picture_from_elsewhere_is_fetched_only_when_asked_for_and_outside_the
     opened(guarded.page, button.click, "https://pictures.example/map.png")
 
 
-def test_a_link_opens_in_a_tab_that_knows_nothing_of_this_one(
-    open_page: Pages, server: Server
-) -> None:
+def test_a_link_opens_in_a_tab_without_access_to_this_one(open_page: Pages, server: Server) -> None:
     chat = chat_of(server, texts(["Look [there](https://link.example/page)."]))
     guarded = Guarded(open_page, server, chat)
     link = guarded.page.get_by_role("link", name="there")
@@ -229,9 +225,7 @@ def opened(page: Page, press: Any, url: str) -> None:
     assert "/chats/" in page.url
 
 
-def test_a_link_of_what_an_agent_found_is_one_that_can_be_followed(
-    open_page: Pages, server: Server, model: Model
-) -> None:
+def test_a_source_link_can_be_followed(open_page: Pages, server: Server, model: Model) -> None:
     model.says([say("See there."), source("https://link.example/a", "A page")])
     chat = server.ask("/chats", {"prompt": "Look", "agent": "free"})["id"]
     guarded = Guarded(open_page, server, chat)
@@ -239,7 +233,7 @@ def test_a_link_of_what_an_agent_found_is_one_that_can_be_followed(
     guarded.nothing_happened()
 
 
-def test_a_table_is_as_wide_as_the_text_before_any_of_it_has_to_be_scrolled_to(
+def test_a_table_uses_the_width_of_the_text_before_it_scrolls(
     open_page: Pages, server: Server
 ) -> None:
     words = "several words that may as well go over two lines"

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import FilePayload, Page, ViewportSize, expect
 
 from holdfast.testing import call, call_raw, fail, say, source, think, usage
-from tests.browser.harness import DESK, Model, Pages, Server, axe, still
+from tests.browser.harness import DESK, Model, Pages, Server, axe, wait_until_still
 
 SETTINGS: Final = """
 [agents.free]
@@ -88,14 +88,14 @@ def until(holds: Callable[[], object]) -> None:
 
 
 def begin(model: Model, server: Server, prompt: object, status: str, agent: str = "free") -> str:
-    """A chat in which all has been said that was planned, and that has come to this."""
+    """A chat whose planned answers are done and that has reached a status."""
     chat: str = server.ask("/chats", {"prompt": prompt, "agent": agent})["id"]
     until(lambda: not model._turns and server.ask(f"/chats/{chat}")["status"] == status)
     return chat
 
 
 def at_work(model: Model, server: Server) -> str:
-    """Everything that was said and done and ended, a summary, a command that runs, and a queue."""
+    """A chat with all kinds of rows, a summary, a running command and a queue."""
     (server.work / "app.py").write_text("def greet():\n    return 'hello'\n")
     replaced = [{"old_text": "hello", "new_text": "good morning"}]
     model.says(
@@ -146,7 +146,7 @@ def furnish(model: Model, server: Server) -> Rooms:
     question = begin(model, server, "Ask me", "requires_action")
     model.says(fail("This model is not for you.", status=403))
     failed = begin(model, server, "Fail", "error")
-    again = [fail("Too many at once.", status=429, retry_after=280)] * 20  # nobody else asks now
+    again = [fail("Too many at once.", status=429, retry_after=280)] * 20  # no other request now
     model.says(*again)
     retries = server.ask("/chats", {"prompt": "Wait", "agent": "free"})["id"]
     until(lambda: len(model._turns) < len(again))
@@ -306,7 +306,7 @@ def approval(page: Page, rooms: Rooms) -> None:
 def changing(page: Page, rooms: Rooms) -> None:
     approval(page, rooms)
     page.get_by_role("button", name="Change arguments").click()
-    page.get_by_role("textbox", name="Arguments to run it with").fill("{")
+    page.get_by_role("textbox", name="Arguments for this call").fill("{")
     expect(page.locator(".card-bad")).not_to_be_empty()
 
 
@@ -460,13 +460,13 @@ class Looks:
         there = self.page.locator(OPENED)
         count = there.count()
         self.size(SMALL, touch=True)
-        still(self.page)
+        wait_until_still(self.page)
         self.is_reached()
         expect(there).to_have_count(count)
 
 
 @pytest.mark.parametrize("screen", SCREENS)
-def test_nothing_is_against_a_screen_in_any_of_its_forms(
+def test_each_screen_is_accessible_and_not_cut_off_in_all_sizes_and_themes(
     open_page: Pages, furnished: tuple[Server, Rooms], screen: str
 ) -> None:
     server, rooms = furnished
@@ -483,7 +483,7 @@ def test_nothing_is_against_a_screen_in_any_of_its_forms(
     assert looks.against == []
 
 
-def test_what_an_edit_offers_stands_at_the_right_also_where_it_needs_two_lines(
+def test_the_buttons_of_an_edit_are_at_the_right_also_on_two_lines(
     open_page: Pages, furnished: tuple[Server, Rooms]
 ) -> None:
     server, rooms = furnished
@@ -495,20 +495,18 @@ def test_what_an_edit_offers_stands_at_the_right_also_where_it_needs_two_lines(
     assert save.evaluate(right) == pytest.approx(fork.evaluate(right), abs=1)
 
 
-def test_a_key_is_offered_of_providers_that_need_one_and_not_of_those_that_run_here(
+def test_a_key_can_be_set_for_providers_that_need_one_and_not_for_local_ones(
     open_page: Pages, server: Server
 ) -> None:
     page = open_page(server, "/settings/providers")
-    expect(page.get_by_role("button", name="Set key of groq")).to_be_visible()
+    expect(page.get_by_role("button", name="Set key for groq")).to_be_visible()
     expect(page.locator(".settings-list > li", has_text="ollama")).to_be_visible()
-    expect(page.get_by_role("button", name="Set key of ollama")).to_have_count(0)
+    expect(page.get_by_role("button", name="Set key for ollama")).to_have_count(0)
 
 
-def test_settings_have_the_width_that_the_list_leaves_them(
-    open_page: Pages, server: Server
-) -> None:
+def test_settings_use_the_width_beside_the_list(open_page: Pages, server: Server) -> None:
     page = open_page(server, "/settings/providers", viewport=TABLET)
-    expect(page.get_by_role("button", name="Set key of groq")).to_be_visible()
+    expect(page.get_by_role("button", name="Set key for groq")).to_be_visible()
     section = page.locator(".settings-section").bounding_box()
     settings = page.locator(".settings").bounding_box()
     assert section is not None
@@ -516,7 +514,7 @@ def test_settings_have_the_width_that_the_list_leaves_them(
     assert section["width"] > 0.9 * settings["width"]
 
 
-def test_a_title_is_written_on_a_phone_without_moving_the_conversation(
+def test_editing_a_title_on_a_phone_does_not_move_the_conversation(
     open_page: Pages, furnished: tuple[Server, Rooms]
 ) -> None:
     server, rooms = furnished
@@ -530,7 +528,7 @@ def test_a_title_is_written_on_a_phone_without_moving_the_conversation(
     assert log.bounding_box() == before
 
 
-def test_the_door_has_nothing_against_it(open_page: Pages, server: Server) -> None:
+def test_the_sign_in_form_is_accessible(open_page: Pages, server: Server) -> None:
     for window in ({}, {"viewport": SMALL, "has_touch": True}, {"color_scheme": "dark"}):
         page = open_page(server, signed_in=False, reduced_motion="reduce", **window)
         page.get_by_label("Token").fill("wrong")
@@ -540,9 +538,7 @@ def test_the_door_has_nothing_against_it(open_page: Pages, server: Server) -> No
         assert page.evaluate(CUT_OFF) == []
 
 
-def test_a_server_that_is_gone_is_told_of_on_a_screen_of_its_own(
-    open_page: Pages, server: Server
-) -> None:
+def test_an_unreachable_server_has_its_own_screen(open_page: Pages, server: Server) -> None:
     page = open_page(server, reduced_motion="reduce")
     open_page.watch(page).allow("ERR_FAILED")
     page.route("**/api/v1/**", lambda route: route.abort())

@@ -57,9 +57,7 @@ def is_in(page: Page) -> None:
     expect(page.get_by_role("navigation", name="Chats")).to_be_visible()
 
 
-def test_the_cookie_that_another_port_is_sent_lets_nobody_in(
-    open_page: Pages, server: Server
-) -> None:
+def test_the_cookie_alone_does_not_sign_in(open_page: Pages, server: Server) -> None:
     page = open_page(server)
     is_in(page)
     with other_program() as (url, cookies):
@@ -70,7 +68,7 @@ def test_the_cookie_that_another_port_is_sent_lets_nobody_in(
         assert status(f"{server.url}/api/v1{path}", cookies[0]) == 401
 
 
-def test_a_session_is_there_after_a_reload_and_in_new_tabs(
+def test_a_session_survives_a_reload_and_is_shared_with_new_tabs(
     open_page: Pages, server: Server
 ) -> None:
     page = open_page(server)
@@ -83,9 +81,7 @@ def test_a_session_is_there_after_a_reload_and_in_new_tabs(
     is_in(opened.value)
 
 
-def test_a_tab_that_waits_is_let_in_by_a_sign_in_in_another(
-    open_page: Pages, server: Server
-) -> None:
+def test_a_sign_in_also_signs_in_waiting_tabs(open_page: Pages, server: Server) -> None:
     first = open_page(server, signed_in=False)
     expect(first.get_by_label("Token")).to_be_visible()
     second = open_page(server, beside=first)
@@ -95,7 +91,7 @@ def test_a_tab_that_waits_is_let_in_by_a_sign_in_in_another(
     is_in(first)
 
 
-def test_a_chat_is_saved_by_its_address_and_the_cookie(
+def test_a_chat_is_exported_by_its_url_and_the_cookie(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     talk = Talk.begin(open_page, server)

@@ -9,23 +9,21 @@ from playwright.sync_api import Page, expect
 from tests.browser.harness import PHONE, Model, Pages, Server, axe
 
 
-def test_the_page_opens_and_says_what_it_is(open_page: Pages, server: Server) -> None:
+def test_the_page_opens_with_its_title(open_page: Pages, server: Server) -> None:
     page = open_page(server)
     expect(page).to_have_title(re.compile("Holdfast"))
     expect(page.get_by_role("main")).to_be_visible()
     assert axe(page) == []
 
 
-def test_who_is_not_known_is_asked_in(open_page: Pages, server: Server) -> None:
+def test_an_unknown_user_gets_the_sign_in_form(open_page: Pages, server: Server) -> None:
     page = open_page(server, signed_in=False)
     expect(page.get_by_role("heading", name="Holdfast")).to_be_visible()
     expect(page.get_by_label("Token")).to_be_visible()
     assert axe(page) == []
 
 
-def test_an_address_that_leads_nowhere_has_ways_out_on_a_phone_too(
-    open_page: Pages, server: Server
-) -> None:
+def test_the_not_found_page_has_links_on_a_phone_too(open_page: Pages, server: Server) -> None:
     page = open_page(server, "/no/such/place", viewport=PHONE)
     expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
     assert axe(page) == []
@@ -33,7 +31,7 @@ def test_an_address_that_leads_nowhere_has_ways_out_on_a_phone_too(
     expect(page.get_by_role("navigation", name="Chats")).to_be_visible()
 
 
-def test_the_token_is_gone_from_the_address_and_a_cookie_is_there(page: Page) -> None:
+def test_the_token_is_removed_from_the_url_and_a_cookie_is_set(page: Page) -> None:
     page.wait_for_url(lambda url: "token" not in url)
     (cookie,) = page.context.cookies()
     assert cookie["httpOnly"]
@@ -53,7 +51,9 @@ def test_a_web_socket_of_the_same_origin_is_allowed(page: Page) -> None:
     assert state == "open"
 
 
-def test_what_the_page_may_not_do_is_refused_and_noticed(open_page: Pages, server: Server) -> None:
+def test_forbidden_requests_of_the_page_are_refused_and_noticed(
+    open_page: Pages, server: Server
+) -> None:
     page = open_page(server)
     failures: list[str | None] = []
     page.on("requestfailed", lambda request: failures.append(request.failure))
@@ -78,7 +78,9 @@ def test_what_the_page_may_not_do_is_refused_and_noticed(open_page: Pages, serve
     open_page.watch(page).forget()
 
 
-def test_the_model_waits_for_the_test_and_outlives_the_server(server: Server, model: Model) -> None:
+def test_the_scripted_model_waits_for_the_test_and_outlives_the_server(
+    server: Server, model: Model
+) -> None:
     first, second = model.gate(), model.gate()
     model.says(["Hel", first, "lo"], [second, "Hello"])
     server.ask("/chats", {"prompt": "say hello"})

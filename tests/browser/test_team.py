@@ -1,4 +1,4 @@
-"""A server of several people: who runs it lets others in, and nobody else is offered to."""
+"""A server with several users: administrators manage users, others see no user settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def team(tmp_path: Path) -> Iterator[tuple[Server, str]]:
     server.start()
     yield server, token
     server.kill()
-    print(*server.said, sep="\n")
+    print(*server.log_lines, sep="\n")
 
 
 def sections(page: Page) -> Locator:
@@ -30,11 +30,11 @@ def sections(page: Page) -> Locator:
 
 
 def line(page: Page, name: str) -> Locator:
-    """Of somebody in the list of users."""
+    """The line of a user in the list."""
     return page.get_by_role("listitem").filter(has=page.get_by_label(f"Role of {name}"))
 
 
-def test_an_administrator_lets_somebody_in_who_is_offered_no_users_and_shuts_them_out(
+def test_an_administrator_adds_a_member_who_sees_no_users_and_disables_them(
     open_page: Pages, team: tuple[Server, str]
 ) -> None:
     server, token = team
@@ -61,7 +61,7 @@ def test_an_administrator_lets_somebody_in_who_is_offered_no_users_and_shuts_the
     open_page.watch(bob).allow("status of 40[13]")
     expect(sections(bob)).to_have_text(["Providers", "Models", "Agents", "Appearance", "Account"])
     bob.goto("/settings/users")
-    expect(bob.get_by_text("There is no such section.")).to_be_visible()
+    expect(bob.get_by_text("Settings page not found.")).to_be_visible()
     bob.goto("/settings/account")
     expect(bob.locator(".settings-who")).to_contain_text("bob")
 
@@ -71,7 +71,7 @@ def test_an_administrator_lets_somebody_in_who_is_offered_no_users_and_shuts_the
     expect(bob.get_by_label("Token")).to_be_visible()
 
 
-def test_whoever_may_only_read_a_chat_is_offered_nothing_else(
+def test_a_reader_of_a_chat_has_no_other_actions(
     open_page: Pages, team: tuple[Server, str]
 ) -> None:
     server, ann = team
@@ -89,7 +89,7 @@ def test_whoever_may_only_read_a_chat_is_offered_nothing_else(
             expect(page.get_by_role("button", name=name, exact=True)).to_have_count(count)
 
 
-def test_the_last_administrator_stays_one_and_is_told_why(
+def test_the_last_administrator_cannot_be_changed_and_sees_why(
     open_page: Pages, team: tuple[Server, str]
 ) -> None:
     server, token = team
@@ -101,7 +101,7 @@ def test_the_last_administrator_stays_one_and_is_told_why(
     expect(role).to_have_value("admin")
 
 
-def test_where_there_is_one_person_there_are_no_users(open_page: Pages, server: Server) -> None:
+def test_a_single_user_server_has_no_users_page(open_page: Pages, server: Server) -> None:
     page = open_page(server, "/settings/users")
-    expect(page.get_by_text("There is no such section.")).to_be_visible()
+    expect(page.get_by_text("Settings page not found.")).to_be_visible()
     expect(sections(page).filter(has_text="Users")).to_have_count(0)

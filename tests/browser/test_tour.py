@@ -23,7 +23,7 @@ class Tour:
         return Talk(self.page, self.server, self.page.url.rpartition("/")[2])
 
     def begins(self, suggestion: str) -> Talk:
-        """One of what the page offers to somebody who does not know what to say."""
+        """Choose a suggested prompt."""
         self.page.keyboard.press("Alt+n")
         self.page.get_by_role("button", name=suggestion).click()
         self.page.wait_for_url("**/chats/*")
@@ -57,11 +57,11 @@ class Tour:
     def queues_steers_and_stops(self) -> None:
         talk = self.begins("A long answer to stop or steer")
         expect(talk.live).to_be_visible()
-        talk.says("say queued words")
+        talk.send("say queued words")
         expect(self.page.locator(".queue-row")).to_contain_text("after this turn")
-        talk.says("say steering words", "Control+Enter")
+        talk.send("say steering words", "Control+Enter")
         expect(self.page.locator(".queue-row").first).to_contain_text("before the next step")
-        talk.says("say stopping words", "Control+Shift+Enter")
+        talk.send("say stopping words", "Control+Shift+Enter")
         expect(talk.rows.filter(has_text="say stopping words")).to_have_count(1)
         talk.field.press("Escape")
         # What it says at its end depends on how far it was by then: it may have been done already.
@@ -71,13 +71,13 @@ class Tour:
         talk = self.begins("A long answer to stop or steer")
         expect(talk.live).to_be_visible()
         talk.field.press("Escape")
-        expect(talk.tail).to_contain_text("Stopped by you.")
+        expect(talk.tail).to_contain_text("The turn was interrupted.")
         expect(talk.rows.last).to_have_attribute("data-kind", "answer")
 
     def edits_and_forks(self) -> None:
         talk = self.begins("Everything it understands")
         talk.rests()
-        talk.says("say apples")
+        talk.send("say apples")
         expect(talk.rows).to_have_count(4)
         talk.rests()
         prompt = talk.rows.nth(2)
@@ -107,7 +107,7 @@ class Tour:
         talk = self.begins("A summary")
         expect(talk.rows).to_have_count(2)
         talk.rests()
-        talk.says("/compact")
+        talk.send("/compact")
         expect(talk.log).to_contain_text("Summarized")
         talk.rests()
 
@@ -125,7 +125,7 @@ class Tour:
 
 
 @pytest.mark.timeout(TWO_MINUTES)
-def test_a_newcomer_sees_it_all_in_two_minutes(open_page: Pages, demo: Server) -> None:
+def test_a_new_user_can_see_all_features_in_two_minutes(open_page: Pages, demo: Server) -> None:
     (demo.work / "app.py").write_text("print('hello')  # TODO: say more\n")
     began = time.monotonic()
     page = open_page(demo)

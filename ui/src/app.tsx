@@ -36,12 +36,12 @@ export function App() {
     case "unreachable":
       return <Unreachable why={now.why} />;
     case "in":
-      // Another person has other chats.
+      // Another user has other chats.
       return <AppFrame key={now.me.user} />;
   }
 }
 
-/** Two columns; on a small screen one of them at a time. */
+/** Two columns; one at a time on small screens. */
 function AppFrame() {
   const list = useChatList();
   const [path, navigate] = useLocation();
@@ -50,7 +50,7 @@ function AppFrame() {
   const shortcuts = useShortcutsKey();
   useShortcut("alt+n", () => {
     navigate("/new");
-    // It may have been open before.
+    // The page may already be open.
     requestAnimationFrame(() => document.querySelector<HTMLElement>(".new textarea")?.focus());
   });
   useShortcut("alt+i", () => navigate("/inbox"));
@@ -78,7 +78,7 @@ function AppFrame() {
 }
 
 interface ListPaneProps {
-  /** There is nothing else on the screen: then it is what the page is about. */
+  /** The list is the only pane on the screen, and so the main landmark. */
   readonly isAlone: boolean;
   readonly children: ReactNode;
 }
@@ -92,7 +92,7 @@ function ListPane({ isAlone, children }: ListPaneProps) {
   );
 }
 
-/** No link to a place of the page: there, it would be one in the conversation. */
+/** A button, not a link: a hash in the URL would name a message. */
 function SkipLink() {
   return (
     <button type="button" className="skip" onClick={() => document.getElementById("main")?.focus()}>
@@ -105,7 +105,7 @@ function useChatList(): ChatList {
   const list = useMemo(() => new ChatList(), []);
   useEffect(() => {
     list.open();
-    // What cannot be read now is read when it is needed.
+    // After an error it is loaded when it is needed.
     readCatalog().catch(() => {});
     return () => list.close();
   }, [list]);

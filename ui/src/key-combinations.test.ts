@@ -13,7 +13,7 @@ describe("a combination", () => {
     expect(isPressed(cmd, "mod+k", false)).toBe(false);
   });
 
-  it("is not one with more keys", () => {
+  it("does not match with additional modifiers", () => {
     expect(isPressed({ ...none, key: "K", ctrlKey: true, shiftKey: true }, "mod+k", false)).toBe(
       false,
     );
@@ -23,17 +23,17 @@ describe("a combination", () => {
     expect(isPressed({ ...none, key: "n" }, "alt+n", false)).toBe(false);
   });
 
-  it("with Alt is the key, whatever letter it writes", () => {
+  it("with Alt matches the physical key, whatever letter it produces", () => {
     expect(isPressed({ ...none, key: "˜", code: "KeyN", altKey: true }, "alt+n", true)).toBe(true);
     expect(isPressed({ ...none, key: "ArrowUp", altKey: true }, "alt+arrowup", false)).toBe(true);
   });
 
-  it("of a sign may need Shift", () => {
+  it("of a punctuation character may need Shift", () => {
     expect(isPressed({ ...none, key: "?", shiftKey: true }, "?", false)).toBe(true);
     expect(isPressed({ ...none, key: "?" }, "?", false)).toBe(true);
   });
 
-  it("is written as its keyboard has it", () => {
+  it("is shown with the labels of the platform", () => {
     expect(keysOf("Ctrl+K", false)).toEqual(["Ctrl", "K"]);
     expect(keysOf("Ctrl+K", true)).toEqual(["⌘", "K"]);
   });

@@ -20,9 +20,9 @@ export function isPressed(event: Pressed, combination: string, isMac = IS_MAC): 
   const mod = isMac ? event.metaKey : event.ctrlKey;
   const otherMod = isMac ? event.ctrlKey : event.metaKey;
   if (otherMod || mod !== wants("mod") || event.altKey !== wants("alt")) return false;
-  // A sign like "?" may need Shift on one keyboard and not on another.
+  // A character like "?" needs Shift on some keyboards only.
   if (/^[a-z0-9]$|^.{2,}$/.test(key) && event.shiftKey !== wants("shift")) return false;
-  // With Alt a Mac writes another letter: so it is asked which key it was.
+  // With Alt a Mac produces another letter: compare the physical key.
   return event.key.toLowerCase() === key || (wants("alt") && event.code === codeOf(key));
 }
 
@@ -32,7 +32,7 @@ function codeOf(key: string): string {
 
 const MAC: Readonly<Record<string, string>> = { Ctrl: "⌘", Alt: "⌥", Shift: "⇧", Enter: "↵" };
 
-/** "Ctrl+K" as the keys that are to be pressed. */
+/** The key labels of a combination like "Ctrl+K". */
 export function keysOf(combination: string, isMac = IS_MAC): readonly string[] {
   return combination.split("+").map((key) => (isMac ? (MAC[key] ?? key) : key));
 }

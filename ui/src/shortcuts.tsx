@@ -4,7 +4,7 @@ import { useEffect, useEffectEvent, useState } from "react";
 import { isPressed, keysOf } from "./key-combinations";
 import { Dialog } from "./ui/dialog";
 
-/** Every key that the page knows: combinations, and what they do. */
+/** All shortcuts, by context: combinations and descriptions. */
 const SHORTCUTS: Readonly<Record<string, readonly (readonly [readonly string[], string])[]>> = {
   Anywhere: [
     [["Ctrl+K"], "Search, or run a command"],
@@ -14,26 +14,26 @@ const SHORTCUTS: Readonly<Record<string, readonly (readonly [readonly string[], 
     [["Alt+B"], "Show or hide the list"],
     [["?"], "Keyboard shortcuts"],
   ],
-  "In a message": [
-    [["Enter"], "Send; while the agent works: queue"],
-    [["Shift+Enter"], "A new line"],
-    [["Ctrl+Enter"], "While the agent works: steer, before its next step"],
-    [["Ctrl+Shift+Enter"], "While the agent works: interrupt it and send"],
+  "In the message field": [
+    [["Enter"], "Send, or queue while the agent works"],
+    [["Shift+Enter"], "New line"],
+    [["Ctrl+Enter"], "While the agent works: deliver before its next step"],
+    [["Ctrl+Shift+Enter"], "While the agent works: interrupt it and deliver now"],
     [["Escape"], "Close the menu, cancel the edit, stop the agent"],
-    [["↑"], "In an empty message: your earlier messages"],
-    [["/"], "At the start: commands"],
+    [["↑"], "In an empty field: your earlier messages"],
+    [["/"], "At the start of a message: commands"],
   ],
-  "On an approval": [
-    [["A"], "Allow it once"],
-    [["D"], "Deny it"],
-    [["J", "K"], "In the inbox: next or previous"],
+  "In an approval card": [
+    [["A"], "Allow once"],
+    [["D"], "Deny"],
+    [["J", "K"], "In the inbox: next or previous card"],
   ],
-  "In the list": [
+  "In the chat list": [
     [["↑", "↓"], "Previous or next row"],
     [["Enter"], "Open the chat"],
-    [["F2"], "Rename it"],
-    [["Delete"], "Delete it, after confirmation"],
-    [["Shift+F10"], "Its menu"],
+    [["F2"], "Rename"],
+    [["Delete"], "Delete, after confirmation"],
+    [["Shift+F10"], "Open its menu"],
     [["←", "→"], "Collapse or expand a section"],
   ],
 };
@@ -43,7 +43,7 @@ export function useDialogState(): { isOpen: boolean; open: () => void; close: ()
   return { isOpen, open: () => set(true), close: () => set(false) };
 }
 
-/** Do something when a combination is pressed, anywhere on the page but in a dialog. */
+/** Calls back when a combination is pressed anywhere except in a dialog. */
 export function useShortcut(combination: string, act: () => void): void {
   const press = useEffectEvent((event: KeyboardEvent) => {
     if (event.defaultPrevented || !isPressed(event, combination)) return;
@@ -65,14 +65,14 @@ export function useShortcutsKey() {
   return opening;
 }
 
-/** Whether a key that is pressed there is a letter of a text. */
+/** Whether keys go into a text field. */
 export function isTyping(target: EventTarget | null): boolean {
   return (
     target instanceof HTMLElement && target.matches("input, textarea, select, [contenteditable]")
   );
 }
 
-/** One combination, as it is written on this keyboard. */
+/** A key combination with this platform's labels. */
 export function Keys({ of }: { readonly of: string }) {
   return (
     <span className="keys-combination">

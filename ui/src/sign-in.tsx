@@ -16,14 +16,14 @@ export function SignIn({ why }: { readonly why: string | null }) {
     setBusy(false);
   };
   return (
-    <main className="door">
-      <form className="door-card" onSubmit={enter}>
+    <main className="sign-in">
+      <form className="sign-in-card" onSubmit={enter}>
         <header>
           <Logo size={40} />
           <h1>Sign in to Holdfast</h1>
         </header>
         {why && (
-          <p className="door-why" role="alert">
+          <p className="sign-in-why" role="alert">
             {why}
           </p>
         )}
@@ -40,9 +40,9 @@ export function SignIn({ why }: { readonly why: string | null }) {
           />
         </label>
         <Button look="main" type="submit" busy={busy} disabled={token.trim() === ""}>
-          {busy ? "One moment…" : "Sign in"}
+          {busy ? "Signing in…" : "Sign in"}
         </Button>
-        <p className="door-more">
+        <p className="sign-in-more">
           No token? Open the link printed by <code>holdfast serve</code>. On a team server, ask its
           administrator for one.
         </p>
@@ -62,8 +62,8 @@ export function AccountConflict({ me, other, token }: AccountConflictProps) {
     setBusy(false);
   };
   return (
-    <main className="door">
-      <div className="door-card">
+    <main className="sign-in">
+      <div className="sign-in-card">
         <header>
           <Logo size={40} />
           <h1>Sign in as {other.name}?</h1>

@@ -2,7 +2,7 @@
 
 import { preferences } from "./store/preferences";
 
-/** Light, dark, or as the system has it; the browser's own bars follow. */
+/** Applies the theme, also to the browser's bars, and follows changes. */
 export function applyTheme(): void {
   const bar = document.createElement("meta");
   bar.name = "theme-color";
@@ -16,6 +16,6 @@ export function applyTheme(): void {
   apply();
   preferences.subscribe(apply);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", apply);
-  // Styles may come after the script.
+  // Styles may load after the script.
   addEventListener("load", apply);
 }

@@ -7,7 +7,7 @@ import { Button } from "./ui/button";
 
 const EVERY = 3_000;
 
-/** The server was not there when the page was opened. */
+/** Shown when the server does not respond while the page is opening; retries by itself. */
 export function Unreachable({ why }: { readonly why: string }) {
   useEffect(() => {
     const timer = setInterval(() => void startSession(), EVERY);
@@ -19,13 +19,13 @@ export function Unreachable({ why }: { readonly why: string }) {
     };
   }, []);
   return (
-    <main className="door">
-      <div className="door-card">
+    <main className="sign-in">
+      <div className="sign-in-card">
         <header>
           <Logo size={40} />
           <h1>The server is not responding</h1>
         </header>
-        <p className="door-status" role="status">
+        <p className="sign-in-status" role="status">
           <span className="spinner" />
           {why}
         </p>

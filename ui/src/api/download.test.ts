@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { withDownloadKey } from "./download";
 
-it("only addresses of the API are given the key", () => {
+it("only URLs of the API get the key", () => {
   expect(withDownloadKey("/api/v1/files/f", "hfd_1")).toBe("/api/v1/files/f?download_key=hfd_1");
   expect(withDownloadKey("/api/v1/x?format=jsonl", "hfd_1")).toBe(
     "/api/v1/x?format=jsonl&download_key=hfd_1",

@@ -2,7 +2,7 @@
 
 import { PREFIX } from "./schema";
 
-/** `key`: of the session, as `GET /me` gives it. Anything but an address of the API stays. */
+/** Adds the session's download key (from `GET /me`) to a URL of the API; leaves other URLs. */
 export function withDownloadKey(href: string, key: string | null | undefined): string {
   if (!key || !href.startsWith(`${PREFIX}/`)) return href;
   return `${href}${href.includes("?") ? "&" : "?"}download_key=${encodeURIComponent(key)}`;

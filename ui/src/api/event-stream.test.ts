@@ -1,83 +1,83 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { EventStream, type StreamOptions } from "./event-stream";
-import { type Browser, connected, fakeBrowser, restoreBrowser } from "./fake-browser";
+import { type Browser, connect, fakeBrowser, restoreBrowser } from "./fake-browser";
 import { outage, retryAll } from "./outage";
 import { forgetSessionKey, storeSessionKey } from "./session-key";
 
-interface Told {
+interface TestEvent {
   readonly id: string | null;
   readonly event: string;
   readonly data: unknown;
 }
 
 let browser: Browser;
-let taken: Told[][];
-let lines: EventStream<Told>[];
+let batches: TestEvent[][];
+let streams: EventStream<TestEvent>[];
 
 beforeEach(() => {
   browser = fakeBrowser();
-  taken = [];
-  lines = [];
+  batches = [];
+  streams = [];
 });
 afterEach(() => {
-  for (const line of lines) line.close();
+  for (const line of streams) line.close();
   restoreBrowser();
 });
 
-function lineOf(options: Partial<StreamOptions<Told>> = {}): EventStream<Told> {
-  const line = new EventStream<Told>({
+function streamOf(options: Partial<StreamOptions<TestEvent>> = {}): EventStream<TestEvent> {
+  const line = new EventStream<TestEvent>({
     path: "/api/v1/stream",
-    onEvents: (events) => taken.push([...events]),
+    onEvents: (events) => batches.push([...events]),
     ...options,
   });
-  lines.push(line);
+  streams.push(line);
   return line;
 }
 
 const frame = () => vi.advanceTimersByTime(20);
 
-it("a connection shows the key of the session as a protocol", () => {
-  expect(connected(browser, lineOf()).protocols).toEqual(["holdfast"]);
+it("a connection sends the session key as a subprotocol", () => {
+  expect(connect(browser, streamOf()).protocols).toEqual(["holdfast"]);
   storeSessionKey("hfk_1");
-  expect(connected(browser, lineOf()).protocols).toEqual(["holdfast", "hfk_1"]);
+  expect(connect(browser, streamOf()).protocols).toEqual(["holdfast", "hfk_1"]);
   forgetSessionKey();
 });
 
-describe("what is said", () => {
-  it("is handed on once a frame, in its order", () => {
-    const socket = connected(browser, lineOf());
-    socket.say("chat", 1, "1");
-    socket.say("chat", 2, "2");
-    expect(taken).toEqual([]);
+describe("events", () => {
+  it("are delivered once per frame, in order", () => {
+    const socket = connect(browser, streamOf());
+    socket.send("chat", 1, "1");
+    socket.send("chat", 2, "2");
+    expect(batches).toEqual([]);
     frame();
-    socket.say("chat", 3, "3");
+    socket.send("chat", 3, "3");
     frame();
-    expect(taken.map((events) => events.map(({ data }) => data))).toEqual([[1, 2], [3]]);
+    expect(batches.map((events) => events.map(({ data }) => data))).toEqual([[1, 2], [3]]);
   });
 
-  it("is handed on in a tab that nobody sees, too", () => {
+  it("are delivered in a hidden tab too", () => {
     vi.stubGlobal("requestAnimationFrame", () => 0);
     vi.stubGlobal("cancelAnimationFrame", () => {});
-    connected(browser, lineOf()).say("chat", 1, "1");
+    connect(browser, streamOf()).send("chat", 1, "1");
     vi.advanceTimersByTime(250);
-    expect(taken).toHaveLength(1);
+    expect(batches).toHaveLength(1);
   });
 
-  it("does not name the heartbeat", () => {
-    connected(browser, lineOf()).say("beat");
+  it("do not include the heartbeat", () => {
+    connect(browser, streamOf()).send("beat");
     frame();
-    expect(taken).toEqual([]);
+    expect(batches).toEqual([]);
   });
 });
 
 describe("a connection that breaks", () => {
-  it("is opened again from the last event that was taken", () => {
-    const line = lineOf();
-    const socket = connected(browser, line);
-    socket.say("chat", 1, "7");
-    socket.say("delta", 2);
+  it("is opened again after the last processed event", () => {
+    const line = streamOf();
+    const socket = connect(browser, line);
+    socket.send("chat", 1, "7");
+    socket.send("delta", 2);
     socket.break();
-    expect(taken.flat()).toHaveLength(2);
+    expect(batches.flat()).toHaveLength(2);
     expect(line.state.get()).toEqual({ is: "broken", retryAt: Date.now() + 500, tries: 1 });
     vi.advanceTimersByTime(500);
     expect(browser.last.cursor).toBe("7");
@@ -85,18 +85,18 @@ describe("a connection that breaks", () => {
     expect(line.state.get()).toEqual({ is: "open" });
   });
 
-  it("begins where it was told to, until something was taken", () => {
-    const socket = connected(browser, lineOf({ from: () => "from" }));
+  it("starts at the given cursor until an event was processed", () => {
+    const socket = connect(browser, streamOf({ from: () => "from" }));
     expect(socket.cursor).toBe("from");
-    socket.say("chat", 1, "8");
+    socket.send("chat", 1, "8");
     frame();
     socket.break();
     vi.advanceTimersByTime(500);
     expect(browser.last.cursor).toBe("8");
   });
 
-  it("is waited for longer each time, but not for ever", () => {
-    const line = lineOf();
+  it("is retried with growing waits up to a limit", () => {
+    const line = streamOf();
     line.open();
     vi.advanceTimersByTime(0);
     const waits: number[] = [];
@@ -110,18 +110,18 @@ describe("a connection that breaks", () => {
     expect(waits).toEqual([500, 1000, 2000, 4000, 8000, 10_000, 10_000]);
   });
 
-  it("is not hurried by a server that lets in and throws out again and again", () => {
-    const line = lineOf();
-    connected(browser, line).break();
+  it("keeps its wait when the server accepts and closes again and again", () => {
+    const line = streamOf();
+    connect(browser, line).break();
     vi.advanceTimersByTime(500);
     browser.last.accept();
-    browser.last.say("end", { reason: "failed", reconnect: true });
+    browser.last.send("end", { reason: "failed", reconnect: true });
     expect(line.state.get()).toMatchObject({ is: "broken", tries: 2 });
   });
 
-  it("is waited for as at first when it had been good for a while", () => {
-    const line = lineOf();
-    connected(browser, line).break();
+  it("starts again with the first wait after it was stable", () => {
+    const line = streamOf();
+    connect(browser, line).break();
     vi.advanceTimersByTime(500);
     browser.last.accept();
     vi.advanceTimersByTime(6_000);
@@ -129,39 +129,39 @@ describe("a connection that breaks", () => {
     expect(line.state.get()).toMatchObject({ tries: 1 });
   });
 
-  it("says nothing more, whatever still comes on it", () => {
-    const line = lineOf();
-    const old = connected(browser, line);
+  it("ignores everything that still arrives on the old socket", () => {
+    const line = streamOf();
+    const old = connect(browser, line);
     old.break();
     vi.advanceTimersByTime(500);
     browser.last.accept();
-    old.say("chat", 1, "1");
+    old.send("chat", 1, "1");
     old.break();
     frame();
-    expect(taken).toEqual([]);
+    expect(batches).toEqual([]);
     expect(line.state.get()).toEqual({ is: "open" });
     expect(browser.live).toEqual([browser.last]);
   });
 
-  it("is one that speaks no JSON, too", () => {
-    const line = lineOf();
-    connected(browser, line).onmessage?.({ data: "<html>" });
+  it("includes one that sends invalid JSON", () => {
+    const line = streamOf();
+    connect(browser, line).onmessage?.({ data: "<html>" });
     expect(line.state.get().is).toBe("broken");
   });
 });
 
-describe("events that could not be taken", () => {
-  it("are asked for again", () => {
+describe("events whose processing failed", () => {
+  it("are requested again", () => {
     let works = false;
     const seen: unknown[] = [];
-    const line = lineOf({
+    const line = streamOf({
       onEvents: (events) => {
         if (!works) throw new Error("no");
         seen.push(...events.map(({ data }) => data));
       },
     });
-    const socket = connected(browser, line);
-    socket.say("chat", 1, "1");
+    const socket = connect(browser, line);
+    socket.send("chat", 1, "1");
     frame();
     expect(reportError).toHaveBeenCalledOnce();
     expect(line.state.get().is).toBe("broken");
@@ -169,18 +169,18 @@ describe("events that could not be taken", () => {
     vi.advanceTimersByTime(500);
     expect(browser.last.cursor).toBeNull();
     browser.last.accept();
-    browser.last.say("chat", 1, "1");
+    browser.last.send("chat", 1, "1");
     frame();
     expect(seen).toEqual([1]);
   });
 });
 
-describe("the end that the server says", () => {
-  it("is come back from at once when it is worth it, without waiting for the close", () => {
-    const line = lineOf();
-    const socket = connected(browser, line);
-    socket.say("chat", 1, "5");
-    socket.say("end", { reason: "shutdown", reconnect: true });
+describe("an end event", () => {
+  it("with reconnect reconnects at once, without waiting for the close", () => {
+    const line = streamOf();
+    const socket = connect(browser, line);
+    socket.send("chat", 1, "5");
+    socket.send("end", { reason: "shutdown", reconnect: true });
     expect(socket.closed).toBe(true);
     socket.break();
     expect(line.state.get()).toMatchObject({ is: "broken", tries: 1 });
@@ -189,13 +189,13 @@ describe("the end that the server says", () => {
     expect(browser.last.cursor).toBe("5");
   });
 
-  it("is the end otherwise, after everything that was said before", () => {
-    const line = lineOf();
+  it("without reconnect ends the stream after the events before it", () => {
+    const line = streamOf();
     const states: string[] = [];
-    line.state.subscribe(() => states.push(`${line.state.get().is} after ${taken.length}`));
-    const socket = connected(browser, line);
-    socket.say("chat", 1, "5");
-    socket.say("end", { reason: "deleted", reconnect: false });
+    line.state.subscribe(() => states.push(`${line.state.get().is} after ${batches.length}`));
+    const socket = connect(browser, line);
+    socket.send("chat", 1, "5");
+    socket.send("end", { reason: "deleted", reconnect: false });
     socket.break();
     expect(line.state.get()).toEqual({ is: "ended", reason: "deleted" });
     expect(states.at(-1)).toBe("ended after 1");
@@ -206,8 +206,8 @@ describe("the end that the server says", () => {
 });
 
 describe("a connection that is refused", () => {
-  it("is given up when asking says so", async () => {
-    const line = lineOf({ mayRetry: async () => false });
+  it("ends the stream when mayRetry says so", async () => {
+    const line = streamOf({ mayRetry: async () => false });
     line.open();
     vi.advanceTimersByTime(0);
     browser.last.break();
@@ -217,8 +217,8 @@ describe("a connection that is refused", () => {
     expect(browser.sockets).toHaveLength(1);
   });
 
-  it("is tried again when nothing speaks against it", async () => {
-    const line = lineOf({ mayRetry: async () => true });
+  it("is retried when mayRetry allows it", async () => {
+    const line = streamOf({ mayRetry: async () => true });
     line.open();
     vi.advanceTimersByTime(0);
     browser.last.break();
@@ -226,21 +226,21 @@ describe("a connection that is refused", () => {
     expect(browser.sockets).toHaveLength(2);
   });
 
-  it("is not asked about when it was open", async () => {
+  it("does not ask mayRetry when it was open", async () => {
     const mayRetry = vi.fn(async () => false);
-    const line = lineOf({ mayRetry });
-    connected(browser, line).break();
+    const line = streamOf({ mayRetry });
+    connect(browser, line).break();
     await vi.advanceTimersByTimeAsync(500);
     expect(mayRetry).not.toHaveBeenCalled();
     expect(browser.sockets).toHaveLength(2);
   });
 
-  it.each(["close", "close and open"])("changes nothing after a %s meanwhile", async (how) => {
+  it.each(["close", "close and open"])("does nothing after a %s meanwhile", async (how) => {
     let answer: (may: boolean) => void = () => {};
     const asked = new Promise<boolean>((resolve) => {
       answer = resolve;
     });
-    const line = lineOf({ mayRetry: () => asked });
+    const line = streamOf({ mayRetry: () => asked });
     line.open();
     vi.advanceTimersByTime(0);
     browser.last.break();
@@ -252,9 +252,9 @@ describe("a connection that is refused", () => {
     expect(browser.sockets).toHaveLength(how === "close" ? 1 : 2);
   });
 
-  it("is not given up for an answer that came after another try had worked", async () => {
+  it("is not ended by an answer of mayRetry that came after a successful retry", async () => {
     let answer: (may: boolean) => void = () => {};
-    const line = lineOf({ mayRetry: () => new Promise((resolve) => (answer = resolve)) });
+    const line = streamOf({ mayRetry: () => new Promise((resolve) => (answer = resolve)) });
     line.open();
     vi.advanceTimersByTime(0);
     browser.last.break();
@@ -267,8 +267,8 @@ describe("a connection that is refused", () => {
 });
 
 describe("opening and closing", () => {
-  it("makes one connection for open, close, open in one breath", () => {
-    const line = lineOf();
+  it("makes one connection for open, close, open in one tick", () => {
+    const line = streamOf();
     line.open();
     line.close();
     line.open();
@@ -277,35 +277,35 @@ describe("opening and closing", () => {
     expect(browser.sockets).toHaveLength(1);
   });
 
-  it("takes nothing after the close, and asks for it again when opened again", () => {
-    const line = lineOf();
-    const socket = connected(browser, line);
-    socket.say("chat", 1, "1");
+  it("delivers nothing after the close, and resumes there when opened again", () => {
+    const line = streamOf();
+    const socket = connect(browser, line);
+    socket.send("chat", 1, "1");
     line.close();
     frame();
-    expect(taken).toEqual([]);
+    expect(batches).toEqual([]);
     expect(socket.closed).toBe(true);
     line.open();
     vi.advanceTimersByTime(0);
     expect(browser.last.cursor).toBeNull();
     browser.last.accept();
-    browser.last.say("chat", 1, "1");
+    browser.last.send("chat", 1, "1");
     frame();
-    expect(taken.flat()).toHaveLength(1);
+    expect(batches.flat()).toHaveLength(1);
   });
 
-  it("does not come back when taking the last events closed it", () => {
-    const line: EventStream<Told> = lineOf({ onEvents: () => line.close() });
-    const socket = connected(browser, line);
-    socket.say("chat", 1, "1");
+  it("stays closed when processing the last events closed it", () => {
+    const line: EventStream<TestEvent> = streamOf({ onEvents: () => line.close() });
+    const socket = connect(browser, line);
+    socket.send("chat", 1, "1");
     socket.break();
     vi.advanceTimersByTime(60_000);
     expect(browser.sockets).toHaveLength(1);
   });
 
   it("leaves no timer and no listener behind", () => {
-    const line = lineOf();
-    connected(browser, line);
+    const line = streamOf();
+    connect(browser, line);
     line.close();
     expect(vi.getTimerCount()).toBe(0);
     browser.fire("online");
@@ -315,11 +315,11 @@ describe("opening and closing", () => {
 });
 
 describe("silence", () => {
-  it("of forty seconds is a broken line", () => {
-    const line = lineOf();
-    const socket = connected(browser, line);
+  it("of forty seconds breaks the connection", () => {
+    const line = streamOf();
+    const socket = connect(browser, line);
     vi.advanceTimersByTime(30_000);
-    socket.say("beat");
+    socket.send("beat");
     vi.advanceTimersByTime(30_000);
     expect(line.state.get().is).toBe("open");
     vi.advanceTimersByTime(10_000);
@@ -327,16 +327,16 @@ describe("silence", () => {
     expect(socket.closed).toBe(true);
   });
 
-  it("instead of a greeting is a broken line sooner", () => {
-    const line = lineOf();
+  it("before the connection opens breaks it sooner", () => {
+    const line = streamOf();
     line.open();
     vi.advanceTimersByTime(10_000);
     expect(line.state.get()).toMatchObject({ is: "broken", tries: 1 });
   });
 
-  it("while the computer slept is noticed when somebody looks", () => {
-    const line = lineOf();
-    connected(browser, line);
+  it("while the computer slept is noticed when the page becomes visible", () => {
+    const line = streamOf();
+    connect(browser, line);
     browser.show(false);
     vi.setSystemTime(Date.now() + 3_600_000); // no timer has run
     browser.show(true);
@@ -346,18 +346,18 @@ describe("silence", () => {
 });
 
 describe("the network", () => {
-  it("that is gone breaks the line, and brings it back at once when it returns", () => {
-    const line = lineOf();
-    connected(browser, line);
+  it("that is lost breaks the connection, and reconnects at once when it is back", () => {
+    const line = streamOf();
+    connect(browser, line);
     browser.fire("offline");
     expect(line.state.get().is).toBe("broken");
     browser.fire("online");
     expect(browser.sockets).toHaveLength(2);
   });
 
-  it("is not asked twice at once, however often somebody looks", () => {
-    const line = lineOf();
-    connected(browser, line).break();
+  it("is tried by one connection at a time, however often the page becomes visible", () => {
+    const line = streamOf();
+    connect(browser, line).break();
     browser.show(true);
     browser.show(true);
     browser.fire("online");
@@ -368,41 +368,41 @@ describe("the network", () => {
   });
 });
 
-describe("a line that is taken back", () => {
+describe("a revoked stream", () => {
   const revoked = { reason: "revoked", reconnect: false };
 
   it.each([
     [true, "broken", 2],
     [false, "ended", 1],
   ])("may be the session of before: %j, and then it is %s", async (may, is, sockets) => {
-    const line = lineOf({ mayRetry: async () => may });
-    connected(browser, line).say("end", revoked);
+    const line = streamOf({ mayRetry: async () => may });
+    connect(browser, line).send("end", revoked);
     await vi.advanceTimersByTimeAsync(0);
     expect(line.state.get().is).toBe(is);
     await vi.advanceTimersByTimeAsync(1_000);
     expect(browser.sockets).toHaveLength(sockets);
   });
 
-  it("is over when there is nobody to ask", async () => {
-    const line = lineOf({});
-    connected(browser, line).say("end", revoked);
+  it("ends without mayRetry", async () => {
+    const line = streamOf({});
+    connect(browser, line).send("end", revoked);
     await vi.advanceTimersByTimeAsync(0);
     expect(line.state.get()).toEqual({ is: "ended", reason: "revoked" });
   });
 });
 
-describe("two lines that break together", () => {
+describe("two streams that break together", () => {
   /** The second one later, so that it is tried later. */
   function broken() {
-    const both = [lineOf(), lineOf()] as const;
-    for (const socket of both.map((line) => connected(browser, line))) {
+    const both = [streamOf(), streamOf()] as const;
+    for (const socket of both.map((line) => connect(browser, line))) {
       socket.break();
       vi.advanceTimersByTime(100);
     }
     return both;
   }
 
-  it("are one outage, which ends when both are mended or given up", () => {
+  it("are one outage, which ends when both are connected or closed", () => {
     const [first, second] = broken();
     expect(outage.get()).toEqual(retriesOf(first));
     first.close();
@@ -411,7 +411,7 @@ describe("two lines that break together", () => {
     expect(outage.get()).toBeNull();
   });
 
-  it("are back together as soon as one of them is", () => {
+  it("reconnect together as soon as one of them does", () => {
     const [first, second] = broken();
     vi.advanceTimersByTime(350);
     expect(browser.live).toHaveLength(1);
@@ -422,13 +422,13 @@ describe("two lines that break together", () => {
     expect(outage.get()).toBeNull();
   });
 
-  it("are both tried when somebody says so", () => {
+  it("are both retried on request", () => {
     broken();
     retryAll();
     expect(browser.live).toHaveLength(2);
   });
 
-  function retriesOf(line: EventStream<Told>) {
+  function retriesOf(line: EventStream<TestEvent>) {
     const now = line.state.get();
     return now.is === "broken" ? { retryAt: now.retryAt, tries: now.tries } : null;
   }

@@ -1,8 +1,8 @@
 /**
  * A stream that reconnects by itself and resumes after the last event received.
  *
- * By WebSocket, because a browser allows only six other connections to a server, of all tabs
- * together. What comes within a frame of the screen is handed on together.
+ * It uses a WebSocket, because browsers allow only six HTTP connections to a server for all tabs
+ * together. Events that arrive within one animation frame are delivered together.
  */
 
 import { Store } from "../reactive/store";
@@ -38,9 +38,9 @@ export interface StreamOptions<E> {
   readonly path: string;
   /** Takes events in their order, at most once for each frame of the screen. */
   readonly onEvents: (events: readonly E[]) => void;
-  /** Where the first connection begins, when not now. */
+  /** Cursor for the first connection; now if absent. */
   readonly from?: () => string;
-  /** Asked when it could not be opened, for browsers do not say why, or was taken back. False: give up. */
+  /** Asked after a failed or revoked connection: browsers do not say why. False: give up. */
   readonly mayRetry?: () => Promise<boolean>;
 }
 
@@ -103,8 +103,8 @@ export class EventStream<E extends StreamEvent> {
     const socket = new WebSocket(this.#address(), protocols());
     this.#socket = socket;
     const ifCurrent = <A>(call: (argument: A) => void) => {
-      return (given: A) => {
-        if (this.#socket === socket) call(given);
+      return (argument: A) => {
+        if (this.#socket === socket) call(argument);
       };
     };
     socket.onopen = ifCurrent(() => this.#onOpen());
@@ -134,7 +134,7 @@ export class EventStream<E extends StreamEvent> {
     try {
       event = JSON.parse(data) as E;
     } catch {
-      void this.#onLost(); // something in between speaks for the server
+      void this.#onLost(); // not from this server
       return;
     }
     this.#receive(event);
@@ -186,7 +186,7 @@ export class EventStream<E extends StreamEvent> {
     }
   }
 
-  /** It may only have been the session of before: another tab may have signed in anew. */
+  /** Only the previous session may be revoked: another tab may have signed in since. */
   async #onRevoked(): Promise<void> {
     const openedAt = this.#openedAt;
     this.#dropSocket();
@@ -254,7 +254,7 @@ function protocols(): string[] {
   return key === null ? ["holdfast"] : ["holdfast", key];
 }
 
-/** Before the next frame of the screen; a page that is hidden has none, and is called all the same. */
+/** Calls back before the next animation frame, or after an interval if the page is hidden. */
 function onNextFrame(call: () => void): { cancel(): void } {
   const once = () => {
     cancel();

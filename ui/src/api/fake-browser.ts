@@ -32,11 +32,11 @@ export class FakeSocket {
     this.onopen?.({});
   }
 
-  say(event: string, data: unknown = null, id: string | null = null): void {
+  send(event: string, data: unknown = null, id: string | null = null): void {
     this.onmessage?.({ data: JSON.stringify({ id, event, data }) });
   }
 
-  /** Also what a refusal looks like from here, when it was not accepted before. */
+  /** Closes the connection; before `accept` this is a refusal. */
   break(): void {
     this.onclose?.({});
   }
@@ -45,14 +45,14 @@ export class FakeSocket {
 export interface Browser {
   readonly document: EventTarget & { hidden: boolean };
   readonly sockets: readonly FakeSocket[];
-  /** The connection that was begun last. */
+  /** The newest connection. */
   readonly last: FakeSocket;
   readonly live: readonly FakeSocket[];
   fire(event: "online" | "offline"): void;
   show(visible: boolean): void;
 }
 
-/** Time is the test's own from here on. */
+/** Installs the fake browser with fake timers. */
 export function fakeBrowser(): Browser {
   vi.useFakeTimers({ now: 1_000_000_000_000 });
   vi.spyOn(Math, "random").mockReturnValue(0.5);
@@ -94,8 +94,8 @@ export function restoreBrowser(): void {
   vi.unstubAllGlobals();
 }
 
-/** Opened, connected and accepted. */
-export function connected(browser: Browser, line: Pick<EventStream<never>, "open">): FakeSocket {
+/** Opens a stream and accepts its connection. */
+export function connect(browser: Browser, line: Pick<EventStream<never>, "open">): FakeSocket {
   line.open();
   vi.advanceTimersByTime(0);
   browser.last.accept();

@@ -1,7 +1,7 @@
 import { expect, test, vi } from "vitest";
 import { IdempotencyKeys } from "./idempotency-key";
 
-test("the same thing has the same key until it is done, and another thing another one", () => {
+test("the same request has the same key until it is done, and another request another key", () => {
   const keys = new IdempotencyKeys();
   const first = keys.for({ name: "a" });
   expect(keys.for({ name: "a" })).toBe(first);
@@ -11,7 +11,7 @@ test("the same thing has the same key until it is done, and another thing anothe
   expect(keys.for({ name: "b" })).not.toBe(last);
 });
 
-test("with a name it is the same after a reload, until it is done", () => {
+test("a named key survives a reload, until it is done", () => {
   const map = new Map<string, string>();
   vi.stubGlobal("localStorage", {
     getItem: (name: string) => map.get(name) ?? null,

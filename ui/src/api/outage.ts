@@ -3,9 +3,9 @@
 import { Store } from "../reactive/store";
 
 export interface Outage {
-  /** When it is tried again next, by this page's clock. */
+  /** Time of the next attempt, by this page's clock. */
   readonly retryAt: number;
-  /** For the nth time. */
+  /** Number of that attempt. */
   readonly tries: number;
 }
 
@@ -13,7 +13,7 @@ interface Retryable {
   retry(): void;
 }
 
-/** Null while no line is broken. */
+/** Null while all streams are connected. */
 export const outage = new Store<Outage | null>(null);
 
 const broken = new Map<Retryable, Outage>();
@@ -23,23 +23,23 @@ export function reportBroken(stream: Retryable, state: Outage): void {
   publish();
 }
 
-/** It is mended, or no longer needed. */
+/** The stream is connected again, or closed. */
 export function clearBroken(stream: Retryable): void {
   if (broken.delete(stream)) publish();
 }
 
-/** Where one gets through, so do the others. */
+/** One stream reconnected: the others retry at once. */
 export function reportReconnected(stream: Retryable): void {
   clearBroken(stream);
   retryAll();
 }
 
-/** Now, and not when their time has come. */
+/** Retries all broken streams now. */
 export function retryAll(): void {
   for (const each of [...broken.keys()]) each.retry();
 }
 
-/** What comes first is what a person waits for. */
+/** Publishes the stream whose retry comes first. */
 function publish(): void {
   const all = [...broken.values()].toSorted((one, other) => one.retryAt - other.retryAt);
   outage.set(all[0] ?? null);

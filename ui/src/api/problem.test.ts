@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { Problem, problemFrom } from "./problem";
 
-test("what the server refuses is said in its own words", () => {
+test("a refusal has the server's message", () => {
   const problem = problemFrom(
     { kind: "full", status: 409, detail: "It is full." },
     409,
@@ -10,15 +10,15 @@ test("what the server refuses is said in its own words", () => {
   expect(problem).toMatchObject({ kind: "full", status: 409, message: "It is full." });
 });
 
-test("what a proxy says instead of the server, also in JSON, may be tried again", () => {
+test("a response of a proxy, also in JSON, may be retried", () => {
   for (const body of [null, "x", { message: "bad gateway" }]) {
     const problem = problemFrom(body, 502, "Bad Gateway");
-    expect(problem.message).toBe("The server answered 502 Bad Gateway.");
+    expect(problem.message).toBe("The server responded with 502 Bad Gateway.");
     expect(problem.isTransient).toBe(true);
   }
 });
 
-test("only the server itself says that something is not there for good", () => {
+test("a 404 is final only if it comes from the server itself", () => {
   expect(problemFrom("<p>Not Found</p>", 404, "Not Found").isTransient).toBe(true);
   const own = problemFrom(
     { kind: "chat_not_found", detail: "there is no such chat" },
@@ -29,6 +29,6 @@ test("only the server itself says that something is not there for good", () => {
   expect(problemFrom(null, 413, "Content Too Large").isTransient).toBe(false);
 });
 
-test("a mistake of the page is not called a server that is away", () => {
+test("an error of the page is not reported as an unreachable server", () => {
   expect(Problem.of(new TypeError("x is undefined")).message).toBe("x is undefined");
 });

@@ -5,9 +5,9 @@
 const FOREIGN = "http";
 
 export class Problem extends Error {
-  /** Does not change with the wording. */
+  /** Stable error code; does not change with the message. */
   readonly kind: string;
-  /** Of HTTP; 0 when no answer came. */
+  /** HTTP status; 0 without a response. */
   readonly status: number;
   readonly facts: Readonly<Record<string, unknown>>;
 
@@ -18,7 +18,7 @@ export class Problem extends Error {
     this.facts = facts;
   }
 
-  /** Whether the same may well be done a little later. */
+  /** Whether the same request may succeed later. */
   get isTransient(): boolean {
     if (this.status === 404 && this.kind === FOREIGN) return true;
     return this.status === 0 || this.status === 429 || this.status >= 500;
@@ -30,13 +30,17 @@ export class Problem extends Error {
   }
 }
 
-/** From the body of an answer, when it is the server's own: a proxy in between has other words. */
+/** The error of a response: the server's problem details, or the status if a proxy responded. */
 export function problemFrom(body: unknown, status: number, statusText: string): Problem {
   const { kind, detail, facts } = (body ?? {}) as Record<string, unknown>;
   if (typeof kind === "string" && typeof detail === "string") {
     return new Problem(kind, status, detail, (facts ?? {}) as Record<string, unknown>);
   }
-  return new Problem(FOREIGN, status, `${`The server answered ${status} ${statusText}`.trim()}.`);
+  return new Problem(
+    FOREIGN,
+    status,
+    `${`The server responded with ${status} ${statusText}`.trim()}.`,
+  );
 }
 
 export function unreachable(): Problem {

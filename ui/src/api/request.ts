@@ -18,7 +18,7 @@ type Needed<Name extends string, Value> = [Value] extends [undefined]
 
 type RequestOptions<Name extends keyof Operations> = Needed<"path", Operations[Name]["path"]> & {
   readonly query?: Operations[Name]["query"];
-  /** Under which it is carried out once, however often it is sent. */
+  /** Idempotency key. */
   readonly key?: string;
   readonly signal?: AbortSignal;
   /** Content type of a body that is not JSON. */
@@ -30,13 +30,13 @@ type RequestOptions<Name extends keyof Operations> = Needed<"path", Operations[N
 /** Returns the server's answer, or throws a `Problem`. */
 export async function call<Name extends keyof Operations>(
   operation: Name,
-  given: RequestOptions<Name>,
+  options: RequestOptions<Name>,
 ): Promise<Operations[Name]["answer"]> {
-  if (given.token !== undefined) return await sendOnce(operation, given);
-  return await withRenewedSession(() => sendOnce(operation, given), operation.startsWith("GET "));
+  if (options.token !== undefined) return await sendOnce(operation, options);
+  return await withRenewedSession(() => sendOnce(operation, options), operation.startsWith("GET "));
 }
 
-/** Once more when the key was of a session that another tab has replaced. */
+/** Repeats a request once if another tab has replaced the session. */
 export async function withRenewedSession<T>(
   ask: () => Promise<T>,
   changesNothing = false,
@@ -51,8 +51,8 @@ export async function withRenewedSession<T>(
 }
 
 /**
- * Another tab may have signed in anew, and the cookie is one for all. Not as somebody else: where
- * this page does not know yet whose it is, only what changes nothing is asked again.
+ * Adopts the session of another tab. Returns whether the request may be repeated: not as another
+ * user. Before this page knows its user, only requests that change nothing may be.
  */
 async function renewSession(changesNothing: boolean): Promise<boolean> {
   if (!adoptSessionKey()) return false;
@@ -64,17 +64,17 @@ async function renewSession(changesNothing: boolean): Promise<boolean> {
 
 async function sendOnce<Name extends keyof Operations>(
   operation: Name,
-  given: RequestOptions<Name>,
+  options: RequestOptions<Name>,
 ): Promise<Operations[Name]["answer"]> {
   const [method = "GET", template = ""] = operation.split(" ");
   const response = await fetchResponse(
-    PREFIX + fillPath(template, given.path) + queryString(given.query),
+    PREFIX + fillPath(template, options.path) + queryString(options.query),
     {
       method,
-      headers: headersOf(given),
-      body: bodyOf(given),
-      signal: given.signal ?? null,
-      credentials: given.token === undefined ? "same-origin" : "omit",
+      headers: headersOf(options),
+      body: bodyOf(options),
+      signal: options.signal ?? null,
+      credentials: options.token === undefined ? "same-origin" : "omit",
     },
   );
   if (!response.ok) throw await problemOf(response);
@@ -82,7 +82,7 @@ async function sendOnce<Name extends keyof Operations>(
   try {
     return (await response.json()) as Operations[Name]["answer"];
   } catch {
-    throw unreachable(); // it broke off, or something in between speaks for the server
+    throw unreachable(); // the body was cut off, or is a proxy's
   }
 }
 

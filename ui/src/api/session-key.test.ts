@@ -19,12 +19,12 @@ async function tab() {
   return await import("./session-key");
 }
 
-it("a key is there after a reload and in a new tab", async () => {
+it("a key is available after a reload and in a new tab", async () => {
   (await tab()).storeSessionKey("hfk_1");
   expect((await tab()).sessionKey()).toBe("hfk_1");
 });
 
-it("a tab keeps its key until it takes that of another one", async () => {
+it("a tab keeps its key until it adopts the key of another tab", async () => {
   const first = await tab();
   first.storeSessionKey("hfk_1");
   (await tab()).storeSessionKey("hfk_2");
@@ -34,7 +34,7 @@ it("a tab keeps its key until it takes that of another one", async () => {
   expect(first.adoptSessionKey()).toBe(false);
 });
 
-it("a tab that signs out leaves the key of another one where it is", async () => {
+it("a tab that signs out does not remove another tab's key", async () => {
   const first = await tab();
   first.storeSessionKey("hfk_1");
   const second = await tab();
@@ -47,7 +47,7 @@ it("a tab that signs out leaves the key of another one where it is", async () =>
   expect(second.adoptSessionKey()).toBe(false);
 });
 
-it("a page without storage has its key as long as it is open", async () => {
+it("a page without storage keeps its key as long as it is open", async () => {
   vi.stubGlobal("localStorage", undefined);
   const first = await tab();
   first.storeSessionKey("hfk_1");

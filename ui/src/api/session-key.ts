@@ -1,10 +1,10 @@
 /**
  * The session key: the half of the credentials that a browser does not send by itself.
  *
- * A cookie goes to every port of a host, and so to other programs on this machine. The key is kept
- * where only pages of this very origin can read it, for all its tabs and over reloads. Each tab
- * uses the key it has until that is refused: another tab may have signed in as another user, and
- * nothing of this one may be sent in their name.
+ * A cookie is sent to every port of a host, and so to other programs on this machine. The key is
+ * stored where only pages of this origin can read it, for all tabs and across reloads. Each tab
+ * uses its key until it is refused: another tab may have signed in as another user, and requests of
+ * this tab must not be sent in that user's name.
  */
 
 const NAME = "holdfast.session-key";
@@ -15,7 +15,7 @@ export function sessionKey(): string | null {
   return key;
 }
 
-/** After a sign-in here: other tabs take it from the storage. */
+/** Stores the key of a new session; other tabs read it from the storage. */
 export function storeSessionKey(newKey: string): void {
   key = newKey;
   try {
@@ -29,12 +29,12 @@ export function forgetSessionKey(): void {
   try {
     if (readStoredKey() === key) localStorage.removeItem(NAME);
   } catch {
-    // Then there is nothing.
+    // Without storage there is nothing to remove.
   }
   key = null;
 }
 
-/** Take the key of another tab that has signed in since. Whether there is one. */
+/** Adopts the key of a tab that has signed in since. Returns whether there is one. */
 export function adoptSessionKey(): boolean {
   const other = readStoredKey();
   if (other === null || other === key) return false;

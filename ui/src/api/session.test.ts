@@ -3,12 +3,12 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 type Answer = { status: number; body: unknown } | "away";
 
 let answers: Record<string, Answer>;
-let asked: string[];
+let requests: string[];
 
 beforeEach(() => {
   vi.resetModules();
   answers = {};
-  asked = [];
+  requests = [];
   const storage = new Map<string, string>();
   vi.stubGlobal("localStorage", {
     length: 0,
@@ -21,13 +21,13 @@ beforeEach(() => {
     state: null,
     replaceState: (_: unknown, __: string, to: string) => {
       location.hash = "";
-      asked.push(`address ${to}`);
+      requests.push(`address ${to}`);
     },
   });
   vi.stubGlobal("fetch", async (url: string, { method = "GET", body, headers }: RequestInit) => {
     const token = new Headers(headers).get("Authorization");
     const name = `${method} ${url.replace("/api/v1", "")}`;
-    asked.push(body ? `${name} ${body}` : name);
+    requests.push(body ? `${name} ${body}` : name);
     const answer = answers[`${name} by ${token}`] ?? answers[name] ?? "away";
     if (answer === "away") throw new TypeError("Failed to fetch");
     return new Response(JSON.stringify(answer.body), { status: answer.status });
@@ -39,43 +39,43 @@ const ME = { status: 200, body: { user: "", mode: "local" } };
 const OK = { status: 200, body: { key: "hfk_new" } };
 const NOBODY = { status: 401, body: { kind: "unauthorized", status: 401, detail: "Who are you?" } };
 
-async function begun() {
+async function loadPage() {
   const module = await import("./session");
   await module.startSession();
   return module;
 }
 
-describe("a token in the address", () => {
-  it("is taken out of it and exchanged, and the rest of the address stays", async () => {
+describe("a token in the URL", () => {
+  it("is removed and exchanged, and the rest of the URL stays", async () => {
     location.hash = "#token=hf_1";
     answers = { "POST /session": OK, "GET /me": NOBODY };
-    await begun();
-    expect(asked.slice(0, 3)).toEqual([
+    await loadPage();
+    expect(requests.slice(0, 3)).toEqual([
       "address /chats/c1?archived=yes",
       "GET /me",
       'POST /session {"token":"hf_1"}',
     ]);
   });
 
-  it("of whoever is signed in already signs them in anew", async () => {
+  it("of the signed-in user renews the session", async () => {
     location.hash = "#token=hf_1";
     answers = { "POST /session": OK, "GET /me": ME };
-    const { session } = await begun();
-    expect(asked).toContain('POST /session {"token":"hf_1"}');
+    const { session } = await loadPage();
+    expect(requests).toContain('POST /session {"token":"hf_1"}');
     expect(session.get().is).toBe("in");
   });
 
-  it("of somebody else than who is signed in is used only when they say so", async () => {
+  it("of another user is used only after confirmation", async () => {
     location.hash = "#token=hf_2";
     const other = { status: 200, body: { ...ME.body, user: "u2", name: "Ben" } };
     answers = { "POST /session": OK, "GET /me": ME, "GET /me by Bearer hf_2": other };
-    const { session, signIn, staySignedIn } = await begun();
+    const { session, signIn, staySignedIn } = await loadPage();
     expect(session.get()).toMatchObject({
       is: "conflict",
       me: { user: "" },
       other: { user: "u2" },
     });
-    expect(asked.filter((each) => each.startsWith("POST"))).toEqual([]);
+    expect(requests.filter((each) => each.startsWith("POST"))).toEqual([]);
     await staySignedIn();
     expect(session.get()).toMatchObject({ is: "in", me: { user: "" } });
     answers["GET /me"] = other;
@@ -83,43 +83,43 @@ describe("a token in the address", () => {
     expect(session.get()).toMatchObject({ is: "in", me: { user: "u2" } });
   });
 
-  it("is not lost when the server is not there yet", async () => {
+  it("is not lost while the server is unreachable", async () => {
     location.hash = "#token=hf_1";
-    const { session, startSession } = await begun();
+    const { session, startSession } = await loadPage();
     expect(session.get().is).toBe("unreachable");
     answers = { "POST /session": OK, "GET /me": ME };
     await startSession();
-    expect(asked).toContain('POST /session {"token":"hf_1"}');
+    expect(requests).toContain('POST /session {"token":"hf_1"}');
     expect(session.get().is).toBe("in");
   });
 
-  it("that is refused leaves the cookie of before, if it is good", async () => {
+  it("that is refused leaves a valid earlier cookie in use", async () => {
     location.hash = "#token=hf_old";
     answers = { "POST /session": NOBODY, "GET /me": ME };
-    expect((await begun()).session.get().is).toBe("in");
+    expect((await loadPage()).session.get().is).toBe("in");
   });
 
-  it("that is refused is said so, and not shown again", async () => {
+  it("that is refused leads to an error, and is not sent again", async () => {
     location.hash = "#token=hf_old";
     answers = { "POST /session": NOBODY, "GET /me": NOBODY };
-    const { session, startSession } = await begun();
+    const { session, startSession } = await loadPage();
     expect(session.get()).toEqual({ is: "out", why: "Who are you?" });
     await startSession();
-    expect(asked.filter((each) => each.startsWith("POST"))).toHaveLength(1);
+    expect(requests.filter((each) => each.startsWith("POST"))).toHaveLength(1);
   });
 });
 
-describe("asking who it is", () => {
-  it("is done once, however often it is begun", async () => {
+describe("loading the user", () => {
+  it("happens once, however often it is started", async () => {
     answers = { "GET /me": ME };
     const { startSession } = await import("./session");
     await Promise.all([startSession(), startSession(), startSession()]);
-    expect(asked).toEqual(["GET /me"]);
+    expect(requests).toEqual(["GET /me"]);
   });
 
-  it("locks out whom the server does not know, and nobody because it is away", async () => {
+  it("shows the sign-in form after a 401, and not while the server is unreachable", async () => {
     answers = { "GET /me": ME };
-    const { session, isStillSignedIn } = await begun();
+    const { session, isStillSignedIn } = await loadPage();
     answers = {};
     expect(await isStillSignedIn()).toBe(true);
     expect(session.get().is).toBe("in");
@@ -130,9 +130,9 @@ describe("asking who it is", () => {
 });
 
 describe("a token", () => {
-  it("that was typed is not lost when the server is away just then", async () => {
+  it("that was typed is not lost while the server is unreachable", async () => {
     answers = { "GET /me": NOBODY };
-    const { session, signIn, startSession } = await begun();
+    const { session, signIn, startSession } = await loadPage();
     await signIn("hf_1");
     expect(session.get().is).toBe("unreachable");
     answers = { "POST /session": OK, "GET /me": ME };
@@ -140,16 +140,16 @@ describe("a token", () => {
     expect(session.get().is).toBe("in");
   });
 
-  it("in an address that is opened where the page is open is taken too", async () => {
+  it("in a URL that is opened in the open page is used too", async () => {
     const window = new EventTarget();
     vi.stubGlobal("addEventListener", window.addEventListener.bind(window));
     answers = { "GET /me": NOBODY };
-    const { session, restartOnTokenInUrl, startSession } = await begun();
+    const { session, restartOnTokenInUrl, startSession } = await loadPage();
     restartOnTokenInUrl();
     answers = { "POST /session": OK, "GET /me": ME };
     location.hash = "#m12";
     window.dispatchEvent(new Event("hashchange"));
-    expect(asked.filter((each) => each.startsWith("POST"))).toHaveLength(0);
+    expect(requests.filter((each) => each.startsWith("POST"))).toHaveLength(0);
     location.hash = "#token=hf_1";
     window.dispatchEvent(new Event("hashchange"));
     await startSession();
@@ -157,13 +157,13 @@ describe("a token", () => {
     expect(session.get().is).toBe("in");
   });
 
-  it("in the address is shown also when it was being asked who it is", async () => {
+  it("in the URL is used also while the user is being loaded", async () => {
     answers = { "POST /session": OK, "GET /me": NOBODY };
     const { startSession } = await import("./session");
     const first = startSession();
     location.hash = "#token=hf_1";
     await Promise.all([first, startSession()]);
-    expect(asked.filter((each) => each.startsWith("POST"))).toHaveLength(1);
+    expect(requests.filter((each) => each.startsWith("POST"))).toHaveLength(1);
   });
 });
 
@@ -173,9 +173,9 @@ describe("another tab", () => {
     localStorage.setItem("holdfast.session-key", "hfk_other");
   }
 
-  it("that signs in anew as the same person does not keep this one from anything", async () => {
+  it("that signs in as the same user does not interrupt this one", async () => {
     answers = { "GET /me": ME, "POST /chats": NOBODY };
-    await begun();
+    await loadPage();
     const { call } = await import("./request");
     signsIn();
     const answer = fetch;
@@ -187,22 +187,22 @@ describe("another tab", () => {
     expect(await call("POST /chats", { body: {} })).toEqual({ id: "c1" });
   });
 
-  it("that signs in as somebody else makes this one theirs, and nothing is done in their name", async () => {
+  it("that signs in as another user switches this one, and no request is sent in the new user's name", async () => {
     answers = { "GET /me": ME, "POST /chats": NOBODY };
-    const { session } = await begun();
+    const { session } = await loadPage();
     const { call } = await import("./request");
     signsIn();
     answers["GET /me"] = { status: 200, body: { ...ME.body, user: "u2" } };
     await expect(call("POST /chats", { body: {} })).rejects.toThrow("Who are you?");
-    expect(asked.filter((each) => each.startsWith("POST"))).toHaveLength(1);
+    expect(requests.filter((each) => each.startsWith("POST"))).toHaveLength(1);
     expect(session.get()).toMatchObject({ is: "in", me: { user: "u2" } });
   });
 
-  it("that signs in lets in one that waits for a sign-in", async () => {
+  it("that signs in also signs in a tab with the sign-in form", async () => {
     const window = new EventTarget();
     vi.stubGlobal("addEventListener", window.addEventListener.bind(window));
     answers = { "GET /me": NOBODY };
-    const { session, startSession, restartOnSignInElsewhere } = await begun();
+    const { session, startSession, restartOnSignInElsewhere } = await loadPage();
     restartOnSignInElsewhere();
     expect(session.get().is).toBe("out");
     signsIn();
@@ -215,7 +215,7 @@ describe("another tab", () => {
     expect(sessionKey()).toBe("hfk_other");
   });
 
-  it("that signs in while this one asks who it is lets it in", async () => {
+  it("that signs in while this one loads its user signs it in", async () => {
     answers = { "GET /me": NOBODY };
     const answer = fetch;
     vi.stubGlobal("fetch", async (url: string, init: RequestInit) => {
@@ -224,22 +224,22 @@ describe("another tab", () => {
       answers = { "GET /me": ME };
       return refused;
     });
-    expect((await begun()).session.get().is).toBe("in");
+    expect((await loadPage()).session.get().is).toBe("in");
   });
 
-  it("gets nothing of what this one was asked to do before it signed in", async () => {
+  it("of another user gets no request that was made before it signed in", async () => {
     answers = { "GET /me": NOBODY, "POST /chats": NOBODY };
-    await begun();
+    await loadPage();
     const { call } = await import("./request");
     signsIn();
     answers["GET /me"] = { status: 200, body: { ...ME.body, user: "u2" } };
     await expect(call("POST /chats", { body: {} })).rejects.toThrow("Who are you?");
-    expect(asked.filter((each) => each.startsWith("POST"))).toHaveLength(1);
+    expect(requests.filter((each) => each.startsWith("POST"))).toHaveLength(1);
   });
 });
 
 describe("the key of a session", () => {
-  it("is kept at sign-in, sent with every request, and gone after signing out", async () => {
+  it("is stored at sign-in, sent with every request, and removed at sign-out", async () => {
     const keys: Record<string, string | null> = {};
     answers = { "POST /session": OK, "GET /me": ME, "DELETE /session": OK };
     const answer = fetch;
@@ -247,7 +247,7 @@ describe("the key of a session", () => {
       keys[`${init.method} ${url}`] = new Headers(init.headers).get("X-Session-Key");
       return answer(url, init);
     });
-    const { signIn, signOut } = await begun();
+    const { signIn, signOut } = await loadPage();
     expect(keys["GET /api/v1/me"]).toBeNull();
     await signIn("hf_1");
     expect(localStorage.getItem("holdfast.session-key")).toBe("hfk_new");
@@ -268,14 +268,14 @@ describe("the key of a session", () => {
       shown.push(new Headers(init.headers).get("X-Session-Key"));
       return answer(url, init);
     });
-    await begun();
+    await loadPage();
     expect(shown).toEqual(["hfk_1", null]);
   });
 });
 
-it("signing out of a session that is over is signing out", async () => {
+it("signing out of an expired session succeeds", async () => {
   answers = { "GET /me": ME, "DELETE /session": NOBODY };
-  const { session, signOut } = await begun();
+  const { session, signOut } = await loadPage();
   await signOut();
   expect(session.get().is).toBe("out");
 });

@@ -23,18 +23,18 @@ export type Session =
 
 export const session = new Store<Session>({ is: "asking" });
 
-/** Of the address, until the server has taken or refused it. */
+/** Token from the URL, until the server has accepted or refused it. */
 let pendingToken: string | null = null;
 let starting: Promise<void> | null = null;
 
-// Another tab may have signed in as another user: then nothing here is theirs.
+// Another tab may have signed in as another user: then the page is reopened for that user.
 currentUser.subscribe(() => {
   const me = currentUser.get();
   const now = session.get();
   if (me !== null && now.is === "in" && now.me.user !== me.user) openAs(me);
 });
 
-/** With the token in the address, if there is one: it is taken out of the address at once. */
+/** Signs in with the token in the URL, if any, and removes it from the URL at once. */
 export function startSession(): Promise<void> {
   const token = tokenIn(location.hash);
   if (token !== null) {
@@ -52,14 +52,14 @@ function tokenIn(hash: string): string | null {
   return new URLSearchParams(hash.slice(1)).get("token");
 }
 
-/** An address with a token may be opened where the page is open already: it is not loaded anew. */
+/** Handles a URL with a token that is opened in this tab: the browser does not reload the page. */
 export function restartOnTokenInUrl(): void {
   addEventListener("hashchange", () => {
     if (tokenIn(location.hash) !== null) void startSession();
   });
 }
 
-/** A tab that waits for a sign-in is let in by one in another tab. */
+/** Signs in a tab with the sign-in form when another tab signs in. */
 export function restartOnSignInElsewhere(): void {
   onSignInElsewhere(() => {
     if (session.get().is !== "out") return; // it takes the key when its own is refused
@@ -105,12 +105,12 @@ export async function signIn(token: string): Promise<void> {
   } catch (error) {
     const problem = Problem.of(error);
     if (problem.isTransient) {
-      // It is shown again when the server is there.
+      // Used again when the server is reachable.
       pendingToken = token;
       return session.set({ is: "unreachable", why: problem.message });
     }
     pendingToken = null;
-    // A cookie from before may still be good.
+    // An earlier cookie may still be valid.
     return await loadUser(problem.message);
   }
   await loadUser(null);
@@ -127,13 +127,13 @@ export async function signOut(): Promise<void> {
   session.set({ is: "out", why: null });
 }
 
-/** The cookie is no longer good: the page keeps its place behind the sign-in form. */
+/** Shows the sign-in form because the cookie is no longer valid; the URL stays. */
 export function requireSignIn(why: string): void {
   currentUser.set(null);
   session.set({ is: "out", why });
 }
 
-/** Whether the server still knows who this is. One that does not answer does not say otherwise. */
+/** Whether the session is still valid. True if the server does not respond. */
 export async function isStillSignedIn(): Promise<boolean> {
   try {
     currentUser.set(await call("GET /me", {}));
@@ -158,7 +158,7 @@ async function loadUser(why: string | null): Promise<void> {
   }
 }
 
-/** What this browser keeps is theirs, before anything of the page looks at it. */
+/** Opens the page for a user. Sets the storage user first, before any value is read. */
 function openAs(me: Me): void {
   setStorageUser(me.user);
   session.set({ is: "in", me });

@@ -30,7 +30,7 @@ export type Deliver = NonNullable<Schemas["SendMessage"]["deliver"]>;
 export type Prompt = Schemas["SendMessage"]["prompt"];
 export type Answer = Schemas["AnswerAction"]["answer"];
 
-/** An event of a stream, with the cursor that stands for it and everything before it. */
+/** An event of a stream. Its id is the cursor after it. */
 type EventOf<Events> = {
   [Name in keyof Events]: { id: string | null; event: Name; data: Events[Name] };
 }[keyof Events];

@@ -46,7 +46,7 @@ const ME = { user: "u1" } as Me;
 const STALE = { kind: "unauthenticated", status: 401, detail: "Unknown session." };
 const FILE = { id: "f1" };
 
-function begun() {
+function startUpload() {
   const uploading = upload(new Blob(["x"]), "a.txt", () => {});
   // What is refused is looked at later.
   uploading.done.catch(() => {});
@@ -54,12 +54,12 @@ function begun() {
 }
 
 /** Another tab has signed in, as this user. */
-function signsInElsewhere(me: Partial<Me> = {}): void {
+function signInElsewhere(me: Partial<Me> = {}): void {
   vi.stubGlobal("localStorage", { getItem: () => "new" });
   vi.stubGlobal("fetch", async () => new Response(JSON.stringify({ ...ME, ...me })));
 }
 
-async function sent(count: number): Promise<FakeRequest> {
+async function waitForRequests(count: number): Promise<FakeRequest> {
   await vi.waitFor(() => expect(requests).toHaveLength(count));
   return requests[count - 1] as FakeRequest;
 }
@@ -76,44 +76,44 @@ afterEach(() => {
 });
 
 describe("an upload", () => {
-  it("is tried again when another tab has signed in anew, as the same file", async () => {
-    signsInElsewhere();
-    const { done } = begun();
-    (await sent(1)).answer(401, STALE);
-    const second = await sent(2);
+  it("is repeated with the same key when another tab has renewed the session", async () => {
+    signInElsewhere();
+    const { done } = startUpload();
+    (await waitForRequests(1)).answer(401, STALE);
+    const second = await waitForRequests(2);
     expect(second.headers["X-Session-Key"]).toBe("new");
     expect(second.headers["Idempotency-Key"]).toBe(requests[0]?.headers["Idempotency-Key"]);
     second.answer(201, FILE);
     expect(await done).toEqual(FILE);
   });
 
-  it("is not put among the files of somebody else", async () => {
-    signsInElsewhere({ user: "u2" });
-    const { done } = begun();
-    (await sent(1)).answer(401, STALE);
+  it("is not repeated as another user", async () => {
+    signInElsewhere({ user: "u2" });
+    const { done } = startUpload();
+    (await waitForRequests(1)).answer(401, STALE);
     await expect(done).rejects.toThrow("Unknown session.");
     expect(requests).toHaveLength(1);
   });
 
-  it("that is stopped goes no further", async () => {
-    const { done, cancel } = begun();
+  it("that is cancelled stops", async () => {
+    const { done, cancel } = startUpload();
     cancel();
     await expect(done).rejects.toThrow("cancelled");
     expect(requests.map(({ aborted }) => aborted)).toEqual([true]);
   });
 
-  it("that is stopped before it is tried again is not", async () => {
-    signsInElsewhere();
-    const { done, cancel } = begun();
-    (await sent(1)).answer(401, STALE);
+  it("that is cancelled before it is repeated is not repeated", async () => {
+    signInElsewhere();
+    const { done, cancel } = startUpload();
+    (await waitForRequests(1)).answer(401, STALE);
     cancel();
     await expect(done).rejects.toThrow("cancelled");
     expect(requests).toHaveLength(1);
   });
 
   it("ends also when something in between answers for the server", async () => {
-    const { done } = begun();
-    (await sent(1)).answer(200, "<p>Sign in to the network</p>");
+    const { done } = startUpload();
+    (await waitForRequests(1)).answer(200, "<p>Sign in to the network</p>");
     await expect(done).rejects.toThrow("cannot be reached");
   });
 });

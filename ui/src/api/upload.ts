@@ -20,7 +20,7 @@ interface UploadOptions {
   readonly onProgress: (share: number) => void;
 }
 
-/** `onProgress`: with the share that is there, from 0 to 1. */
+/** Uploads a file. `onProgress`: called with the share uploaded, from 0 to 1. */
 export function upload(bytes: Blob, name: string, onProgress: (share: number) => void): UploadTask {
   const options = { bytes, name, key: newKey(), onProgress };
   const stop = new AbortController();
@@ -30,7 +30,7 @@ export function upload(bytes: Blob, name: string, onProgress: (share: number) =>
 
 async function runUpload(options: UploadOptions, stop: AbortSignal): Promise<StoredFile> {
   const cancelled = new Problem("cancelled", 0, "The upload was cancelled.");
-  // It may be stopped between the first time and the second.
+  // It may be cancelled between the first attempt and the second.
   if (stop.aborted) throw cancelled;
   const request = new XMLHttpRequest();
   const abort = () => request.abort();
@@ -51,7 +51,7 @@ async function runUpload(options: UploadOptions, stop: AbortSignal): Promise<Sto
 
 function send(request: XMLHttpRequest, { bytes, name, key, onProgress }: UploadOptions): void {
   request.upload.onprogress = ({ loaded, total }) => onProgress(total > 0 ? loaded / total : 0);
-  // The server takes no longer name: the end of it says what it is.
+  // The server limits the length of names; the end has the extension.
   request.open("POST", `${PREFIX}/files?name=${encodeURIComponent(name.slice(-255))}`);
   request.setRequestHeader("Accept", "application/json");
   request.setRequestHeader("Content-Type", bytes.type || "application/octet-stream");
@@ -67,7 +67,7 @@ function storedFileOf({ status, statusText, responseText }: XMLHttpRequest): Sto
   try {
     body = JSON.parse(responseText);
   } catch {
-    if (isOk) throw unreachable(); // something in between speaks for the server
+    if (isOk) throw unreachable(); // the body is a proxy's
   }
   if (isOk) return body as StoredFile;
   throw problemFrom(body, status, statusText);

@@ -6,7 +6,7 @@ import { Link } from "wouter";
 import type { Pending } from "../api/types";
 import { useStore } from "../reactive/store";
 import { isTyping } from "../shortcuts";
-import { catalog } from "../store/catalog";
+import { catalogStore } from "../store/catalog";
 import { fullTime } from "../ui/format";
 import { ApprovalForm } from "./approval-form";
 import { questionsOf } from "./ask-user";
@@ -27,15 +27,15 @@ interface Props {
   readonly level?: 2 | 3;
 }
 
-/** Something that waits for a person, with all that they need to answer it. */
+/** A pending action, with everything needed to answer it. */
 export function ActionCard(props: Props) {
   if (props.action.kind === "child") return <ChildChats {...props} />;
-  // What was typed belongs to the arguments that were shown.
+  // The form belongs to the arguments that were shown.
   return <Card key={props.action.digest} {...props} />;
 }
 
-function Card({ chatId, action: given, readOnly, onSettled, level = 2 }: Props) {
-  const answering = useSubmitAnswer(chatId, given, onSettled);
+function Card({ chatId, action: pending, readOnly, onSettled, level = 2 }: Props) {
+  const answering = useSubmitAnswer(chatId, pending, onSettled);
   const isReadOnly = useIsReadOnly(chatId) || (readOnly ?? false);
   const { action, sending } = answering;
   const title = useTitle(action);
@@ -56,13 +56,13 @@ function Card({ chatId, action: given, readOnly, onSettled, level = 2 }: Props) 
       <Heading id={id} level={level} title={title} action={action} />
       {answering.changed && (
         <p className="card-note" role="status">
-          This request has changed. Below is its current version.
+          This action has changed. The current version is below.
         </p>
       )}
       {action.again && (
         <p className="card-note">
-          It was started before and cut off, so it may already have taken effect. Check first, if
-          you can.
+          This call was started before and its outcome is unknown: it may already have taken effect.
+          Check before you allow it.
         </p>
       )}
       <Body answering={answering} readOnly={isReadOnly} />
@@ -75,7 +75,7 @@ function Card({ chatId, action: given, readOnly, onSettled, level = 2 }: Props) 
   );
 }
 
-/** A letter presses the button that shows it, while the focus is in the card and not in a text. */
+/** Presses the button of a letter, while the focus is in the card and not in a text field. */
 function pressByLetter(event: KeyboardEvent<HTMLElement>): void {
   const letter = isTyping(event.target) ? null : pressedLetter(event);
   if (letter === null) return;
@@ -89,7 +89,7 @@ function pressByLetter(event: KeyboardEvent<HTMLElement>): void {
 function Body({ answering, readOnly }: { answering: AnswerSubmission; readOnly: boolean }) {
   const { action } = answering;
   const questions = questionsOf(action.call.tool, action.arguments);
-  // Another digest is another action: nothing of the form before is kept.
+  // Another digest is another action: the form is reset.
   const key = action.digest;
   if (action.kind === "approval") {
     return <ApprovalForm key={key} answering={answering} readOnly={readOnly} />;
@@ -125,7 +125,7 @@ function Heading({ id, level, title, action }: HeadingProps) {
         {ICONS[action.kind]}
       </span>
       <Title id={id}>{title}</Title>
-      {about !== "" && <code className="card-gist">{about}</code>}
+      {about !== "" && <code className="card-argument">{about}</code>}
       {action.deadline != null && (
         <span className="card-until">until {fullTime(action.deadline)}</span>
       )}
@@ -134,8 +134,8 @@ function Heading({ id, level, title, action }: HeadingProps) {
 }
 
 function useTitle({ kind, call, again }: Pending): string {
-  const label = useStore(catalog, (known) => {
-    const tools = known?.agents.flatMap((agent) => agent.tools) ?? [];
+  const label = useStore(catalogStore, (current) => {
+    const tools = current?.agents.flatMap((agent) => agent.tools) ?? [];
     const tool = tools.find((each) => each.name === call.tool);
     return tool?.label ?? "";
   });
@@ -145,11 +145,11 @@ function useTitle({ kind, call, again }: Pending): string {
 interface SettledProps {
   readonly how: string;
   readonly action: Pending;
-  /** It was answered here: the button that was pressed is gone, and keys go on from here. */
+  /** Answered here: takes the focus, because the pressed button was removed. */
   readonly focuses?: boolean;
 }
 
-/** What is left of a card: what it was about, and what was said. */
+/** An answered card on one line: the action and its answer. */
 export function SettledAction({ how, action, focuses = false }: SettledProps) {
   const title = useTitle(action);
   const about = action.kind === "approval" ? mainArgument(action.arguments) : "";
@@ -162,25 +162,23 @@ export function SettledAction({ how, action, focuses = false }: SettledProps) {
       <Check size={14} aria-hidden="true" />
       <strong>{how}</strong>
       <span>{title}</span>
-      {about !== "" && <code className="card-gist">{about}</code>}
+      {about !== "" && <code className="card-argument">{about}</code>}
     </p>
   );
 }
 
-/** Nothing to answer: the result comes from a chat that this one started. */
+/** A call that waits for subagents: links to their chats. */
 function ChildChats({ action }: Props) {
   const children = childChats(action.arguments);
   return (
     <p className="card-settled">
       <GitFork size={14} aria-hidden="true" />
       <span>
-        {children.length > 1
-          ? "Other chats are working on this."
-          : "Another chat is working on this."}
+        {children.length > 1 ? "Subagents are working on this." : "A subagent is working on this."}
       </span>
       {children.map((id, at) => (
         <Link key={id} href={`/chats/${encodeURIComponent(id)}`}>
-          {children.length > 1 ? `Open ${at + 1}` : "Open it"}
+          {children.length > 1 ? `Open chat ${at + 1}` : "Open its chat"}
         </Link>
       ))}
     </p>

@@ -18,23 +18,23 @@ interface Props {
 }
 
 type Mode =
-  /** `left`: what one has just come back from. */
-  | { readonly is: "choosing"; readonly left: Mode["is"] | null }
+  /** `closed`: the form that was just closed, whose button gets the focus. */
+  | { readonly is: "choosing"; readonly closed: Mode["is"] | null }
   | { readonly is: "changing" }
   | { readonly is: "denying" };
 
-/** A call that runs only when a person allows it. */
+/** The form for a call that needs approval. */
 export function ApprovalForm({ answering, readOnly }: Props) {
-  const [mode, setMode] = useState<Mode>({ is: "choosing", left: null });
-  const back = () => setMode({ is: "choosing", left: mode.is });
+  const [mode, setMode] = useState<Mode>({ is: "choosing", closed: null });
+  const back = () => setMode({ is: "choosing", closed: mode.is });
   return (
     <>
       <CallPreview action={answering.action} />
-      {readOnly && <p className="card-note">Its owner decides whether it may run.</p>}
+      {readOnly && <p className="card-note">The chat's owner decides whether this call may run.</p>}
       {!readOnly && mode.is === "choosing" && (
         <Choices
           answering={answering}
-          left={mode.left}
+          closed={mode.closed}
           onChange={() => setMode({ is: "changing" })}
           onDeny={() => setMode({ is: "denying" })}
         />
@@ -45,7 +45,7 @@ export function ApprovalForm({ answering, readOnly }: Props) {
   );
 }
 
-/** What it would do, as it says itself; and what exactly it would be called with. */
+/** The tool's preview of the call, and its exact arguments. */
 function CallPreview({ action }: { readonly action: Pending }) {
   const preview = escapeInvisible(action.preview ?? "");
   if (preview.trim() === "") return <Arguments text={action.arguments} />;
@@ -75,7 +75,7 @@ function Preview({ text }: { readonly text: string }) {
 
 export function Arguments({ text }: { readonly text: string }) {
   return text === "{}" ? (
-    <p className="card-none">It has no arguments.</p>
+    <p className="card-none">No arguments.</p>
   ) : (
     <Preformatted text={escapeInvisible(prettyJson(text))} />
   );
@@ -93,15 +93,15 @@ function Preformatted({ text }: { readonly text: string }) {
 
 interface ChoicesProps {
   readonly answering: AnswerSubmission;
-  readonly left: Mode["is"] | null;
+  readonly closed: Mode["is"] | null;
   readonly onChange: () => void;
   readonly onDeny: () => void;
 }
 
-function Choices({ answering, left, onChange, onDeny }: ChoicesProps) {
+function Choices({ answering, closed, onChange, onDeny }: ChoicesProps) {
   const { action, busy, send } = answering;
-  const changes = useFocusOnMount<HTMLButtonElement>(left === "changing");
-  const denies = useFocusOnMount<HTMLButtonElement>(left === "denying");
+  const changes = useFocusOnMount<HTMLButtonElement>(closed === "changing");
+  const denies = useFocusOnMount<HTMLButtonElement>(closed === "denying");
   const allow = (for_chat: "call" | "tool" | null) =>
     send({ type: "allow", digest: action.digest, for_chat }, for_chat ? ALWAYS : "Allowed");
   return (
@@ -119,7 +119,7 @@ function Choices({ answering, left, onChange, onDeny }: ChoicesProps) {
           label="Allow for this chat"
           className="button card-always"
           items={[
-            { name: "This exact call, from now on", onChoose: () => allow("call") },
+            { name: "This call with the same arguments", onChoose: () => allow("call") },
             { name: `Every call to ${action.call.tool}`, onChoose: () => allow("tool") },
           ]}
         >
@@ -142,7 +142,7 @@ function Choices({ answering, left, onChange, onDeny }: ChoicesProps) {
   );
 }
 
-/** For those who see it; the others are told by the button itself. */
+/** The visible key of a button; screen readers get it from `aria-keyshortcuts`. */
 function KeyHint({ name }: { readonly name: string }) {
   return (
     <span className="card-key" aria-hidden="true">
@@ -168,7 +168,7 @@ function ArgumentsForm({ answering, onBack }: FormProps) {
     event.preventDefault();
     if (read.is === "bad") return;
     const { digest } = action;
-    send({ type: "allow", digest, arguments: read.value }, "Allowed with other arguments");
+    send({ type: "allow", digest, arguments: read.value }, "Allowed with changed arguments");
   };
   return (
     <form
@@ -176,7 +176,7 @@ function ArgumentsForm({ answering, onBack }: FormProps) {
       onSubmit={submit}
       onKeyDown={(event) => isEscape(event) && onBack()}
     >
-      <label htmlFor={id}>Arguments to run it with</label>
+      <label htmlFor={id}>Arguments for this call</label>
       <textarea
         ref={field}
         id={id}
@@ -193,7 +193,7 @@ function ArgumentsForm({ answering, onBack }: FormProps) {
       </p>
       <div className="card-buttons">
         <Button look="main" type="submit" busy={busy} disabled={read.is === "bad"}>
-          {busy ? "Sending…" : "Allow with these"}
+          {busy ? "Sending…" : "Allow with these arguments"}
         </Button>
         <Button busy={busy} onClick={onBack}>
           Cancel
@@ -218,7 +218,7 @@ function DenyForm({ answering, onBack }: FormProps) {
       onKeyDown={(event) => isEscape(event) && onBack()}
     >
       <label>
-        Why not, or what to do instead (may be left empty)
+        Reason, or what to do instead (optional)
         <input
           ref={field}
           className="field"
@@ -239,7 +239,7 @@ function DenyForm({ answering, onBack }: FormProps) {
   );
 }
 
-/** Escape leaves the form, and does nothing else. */
+/** Whether the key is Escape, which closes the form and nothing else. */
 export function isEscape(event: React.KeyboardEvent): boolean {
   if (event.key !== "Escape") return false;
   event.preventDefault();

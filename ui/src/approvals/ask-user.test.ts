@@ -25,21 +25,21 @@ describe("what the agent reads", () => {
     );
   });
 
-  test("has several choices and own words behind one another", () => {
+  test("lists several choices, then the free text", () => {
     const said = { chosen: ["tests", "docs"], text: "and a\n  changelog" };
     expect(answersText([question("What?")], [said])).toBe(
       'What? → tests, docs; in their own words: "and a changelog"',
     );
   });
 
-  test("says so when there is no answer, also to questions beyond the last", () => {
+  test('says "no answer", also for questions beyond the last answer', () => {
     const blank = { chosen: [], text: " \n" };
     expect(answersText([question("One?"), question("Two?")], [blank])).toBe(
       "One? → no answer\nTwo? → no answer",
     );
   });
 
-  test("keeps each question on one line, with white space as the server has it", () => {
+  test("keeps each question on one line, with white space as on the server", () => {
     expect(answersText([question("  a\n\tb\u00a0c\x1fd\ufeffe ")], [NO_ANSWER])).toBe(
       "a b c d\ufeffe → no answer",
     );
@@ -47,7 +47,7 @@ describe("what the agent reads", () => {
 });
 
 describe("the questions of an action", () => {
-  test("have what may be left out", () => {
+  test("have defaults for optional fields", () => {
     const text = JSON.stringify({ questions: [{ question: "Q?", options: [{ label: "A" }] }] });
     expect(questionsOf("ask_user", text)).toEqual([
       { question: "Q?", header: "", options: [{ label: "A", description: "" }], multiple: false },
@@ -66,7 +66,7 @@ describe("the questions of an action", () => {
 });
 
 describe("choosing", () => {
-  test("one of several takes the place of the other", () => {
+  test("another option replaces the first in a single choice", () => {
     const asked = question("Q?", ["a", "b"]);
     expect(withToggled(asked, { chosen: ["a"], text: "x" }, "b")).toEqual({
       chosen: ["b"],
@@ -74,14 +74,14 @@ describe("choosing", () => {
     });
   });
 
-  test("several keeps the order of the options, and takes back", () => {
+  test("several options keeps their order, and a second click removes one", () => {
     const asked = question("Q?", ["a", "b", "c"], true);
     const both = withToggled(asked, { chosen: ["c"], text: "" }, "a");
     expect(both.chosen).toEqual(["a", "c"]);
     expect(withToggled(asked, both, "c").chosen).toEqual(["a"]);
   });
 
-  test("nothing and saying nothing is no answer", () => {
+  test("no option and writing nothing is no answer", () => {
     expect(isAnswered({ chosen: [], text: "  " })).toBe(false);
     expect(isAnswered({ chosen: ["a"], text: "" })).toBe(true);
     expect(isAnswered({ chosen: [], text: "words" })).toBe(true);

@@ -17,7 +17,7 @@ export interface Question {
   readonly multiple: boolean;
 }
 
-/** What a person said to a question. Neither of the two: they did not answer it. */
+/** The answer to a question. Without options and text, the question is unanswered. */
 export interface QuestionAnswer {
   readonly chosen: readonly string[];
   readonly text: string;
@@ -65,7 +65,7 @@ function textOf(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
-/** A line for each question. One beyond the last answer was not answered. */
+/** The answers as text, one line per question. Questions beyond the last answer are unanswered. */
 export function answersText(
   questions: readonly Question[],
   answers: readonly QuestionAnswer[],
@@ -81,7 +81,7 @@ function answerText({ chosen, text }: QuestionAnswer): string {
   return parts.length > 0 ? `→ ${parts.join("; ")}` : "→ no answer";
 }
 
-// What Python takes for white space: a few more characters than `\s`, and one less.
+// White space as Python defines it, which differs from `\s` in a few characters.
 const SPACE =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are white space there
   /[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+/;
@@ -97,7 +97,7 @@ export function isAnswered({ chosen, text }: QuestionAnswer): boolean {
   return chosen.length > 0 || line(text) !== "";
 }
 
-/** An option was clicked. The order of the options is kept, whatever the order of the clicks. */
+/** The answer after a click on an option. Chosen options keep the order of the question. */
 export function withToggled(
   question: Question,
   answer: QuestionAnswer,

@@ -26,7 +26,7 @@ export function ClientToolForm({ answering, readOnly }: Props) {
       )}
       <Arguments text={action.arguments} />
       {readOnly ? (
-        <p className="card-note">A program of its owner, or they themselves, give the result.</p>
+        <p className="card-note">The chat's owner, or a program of theirs, provides the result.</p>
       ) : (
         <ResultForm answering={answering} />
       )}
@@ -109,7 +109,7 @@ function ResultOptions({ form, onForm, failed, onFailed }: ResultOptionsProps) {
           checked={failed}
           onChange={(event) => onFailed(event.target.checked)}
         />
-        It failed
+        The call failed
       </label>
     </div>
   );

@@ -9,7 +9,12 @@ import {
   tabTitle,
 } from "./grouping";
 
-function asked(chat: string, id: string, at: number, more: Partial<InboxAction> = {}): InboxAction {
+function pendingAction(
+  chat: string,
+  id: string,
+  at: number,
+  more: Partial<InboxAction> = {},
+): InboxAction {
   const call = { type: "call", id, tool: "execute", arguments: "{}" } as const;
   const action = { kind: "approval", call, arguments: "{}", digest: `d-${id}` } as const;
   const titles = { title: null, root_title: null };
@@ -21,15 +26,18 @@ function chat(id: string, more: Partial<Chat>): [string, Chat] {
   return [id, { ...base, ...more } as Chat];
 }
 
-describe("what waits", () => {
-  test("is shown with the longest waiting first", () => {
-    const entries = mergeEntries([], [asked("c2", "new", 20), asked("c1", "old", 10)]);
+describe("a pending action", () => {
+  test("is sorted with the longest waiting first", () => {
+    const entries = mergeEntries(
+      [],
+      [pendingAction("c2", "new", 20), pendingAction("c1", "old", 10)],
+    );
     expect(entries.map(({ pending: asked }) => asked.chat_id)).toEqual(["c1", "c2"]);
   });
 
-  test("stays where it is when something else is answered or comes in", () => {
-    const first = mergeEntries([], [asked("c1", "x", 10), asked("c2", "y", 20)]);
-    const then = mergeEntries(first, [asked("c2", "y", 20), asked("c0", "z", 5)]);
+  test("stays in place when others are answered or added", () => {
+    const first = mergeEntries([], [pendingAction("c1", "x", 10), pendingAction("c2", "y", 20)]);
+    const then = mergeEntries(first, [pendingAction("c2", "y", 20), pendingAction("c0", "z", 5)]);
     expect(then.map(({ pending: asked, settled }) => [asked.chat_id, settled])).toEqual([
       ["c1", true],
       ["c2", false],
@@ -37,8 +45,8 @@ describe("what waits", () => {
     ]);
   });
 
-  test("is something new when its arguments changed", () => {
-    const before = asked("c1", "x", 10);
+  test("is a new entry when its arguments changed", () => {
+    const before = pendingAction("c1", "x", 10);
     const now = { ...before, action: { ...before.action, digest: "other" } };
     expect(mergeEntries(mergeEntries([], [before]), [now]).map(({ settled }) => settled)).toEqual([
       true,
@@ -46,10 +54,10 @@ describe("what waits", () => {
     ]);
   });
 
-  test("is grouped under the chat at the top", () => {
-    const below = asked("child", "x", 10, { root_id: "top", root_title: "Work" });
+  test("is grouped under the root chat", () => {
+    const below = pendingAction("child", "x", 10, { root_id: "top", root_title: "Work" });
     const groups = groupByChat(
-      mergeEntries([], [below, asked("other", "y", 20), asked("top", "z", 30)]),
+      mergeEntries([], [below, pendingAction("other", "y", 20), pendingAction("top", "z", 30)]),
     );
     expect(groups.map(({ rootId, entries }) => [rootId, entries.length])).toEqual([
       ["top", 2],
@@ -59,7 +67,7 @@ describe("what waits", () => {
 });
 
 describe("the list of chats", () => {
-  test("says when to look again", () => {
+  test("says when to fetch again", () => {
     const before = new Map([chat("a", { needs_me: true }), chat("b", {})]);
     const other = new Map([chat("a", { needs_me: true }), chat("b", { snapshot_version: 9 })]);
     expect(signature(other, [])).toBe(signature(before, []));
@@ -68,7 +76,7 @@ describe("the list of chats", () => {
     expect(signature(new Map([chat("a", {})]), [])).toBe("");
   });
 
-  test("counts a family once", () => {
+  test("counts a chat with its subagents once", () => {
     const top = chat("a", { needs_me: true });
     const below = chat("b", { needs_me: true, parent_id: "a" });
     expect(countWaitingChats(new Map([top, below]))).toBe(1);
@@ -76,7 +84,7 @@ describe("the list of chats", () => {
 });
 
 describe("the title of the tab", () => {
-  test("has the count in front and the chat in it", () => {
+  test("has the count in front, then the chat", () => {
     expect(tabTitle(2, "Release")).toBe("(2) Release — Holdfast");
     expect(tabTitle(0, "Release")).toBe("Release — Holdfast");
     expect(tabTitle(1, null)).toBe("(1) Holdfast");

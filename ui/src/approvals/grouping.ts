@@ -8,7 +8,7 @@ export type InboxAction = Schemas["ListedAction"];
 export interface Entry {
   readonly key: string;
   readonly pending: InboxAction;
-  /** It was answered here, or somewhere else, since one looked. */
+  /** Answered, here or elsewhere, since the inbox was opened. */
   readonly settled: boolean;
 }
 
@@ -24,8 +24,8 @@ export function keyOf({ chat_id, action }: InboxAction): string {
 }
 
 /**
- * What was shown before stays where it is, and what is new comes behind it: nothing moves under the
- * pointer just before a click.
+ * Merges new actions into the shown entries. Shown entries stay in place, and new ones are added at
+ * the end: nothing moves under the pointer just before a click.
  */
 export function mergeEntries(
   before: readonly Entry[],
@@ -55,7 +55,7 @@ export function groupByChat(entries: readonly Entry[]): readonly Group[] {
   return [...groups.values()];
 }
 
-/** Changes when something may wait that did not, or no longer does. `asked`: what was read to wait. */
+/** A text that changes when the pending actions may have changed. */
 export function signature(
   chats: ReadonlyMap<string, Chat>,
   pending: readonly InboxAction[],
@@ -68,7 +68,7 @@ export function signature(
   return parts.sort().join(" ");
 }
 
-/** What was read to wait is of a chat that does not, as the list has it: one of the two is late. */
+/** Whether actions and list disagree: an action's chat does not wait according to the list. */
 export function mayBeStale(
   chats: ReadonlyMap<string, Chat>,
   pending: readonly InboxAction[],
@@ -83,7 +83,7 @@ function mayWait({ needs_me, status }: Chat): boolean {
   return needs_me || status === "requires_action";
 }
 
-/** Chats that wait for the person, as far as the list is read. */
+/** Number of loaded chats that wait for the user. */
 export function countWaitingChats(chats: ReadonlyMap<string, Chat>): number {
   let waiting = 0;
   for (const chat of chats.values()) if (chat.needs_me && chat.parent_id === null) waiting += 1;

@@ -40,14 +40,16 @@ export function Inbox({ list }: Props) {
         {groupByChat(entries).map((group) => (
           <ChatGroup key={group.rootId} group={group} list={list} />
         ))}
-        {more && <p className="inbox-from">There is more: it comes when these are answered.</p>}
+        {more && (
+          <p className="inbox-from">More actions appear here when you have answered these.</p>
+        )}
         {actions !== null && entries.length === 0 && <Nothing />}
       </div>
     </div>
   );
 }
 
-/** What was there when one came, and what came since: see `merged`. */
+/** The entries when the inbox was opened, and those added since: see `mergeEntries`. */
 function useEntries(): { entries: readonly Entry[]; open: number; forget: () => void } {
   const [entries, setEntries] = useState<readonly Entry[]>(() =>
     mergeEntries([], pendingActions.get().actions ?? []),
@@ -82,7 +84,7 @@ function Head({ open, settled, onForget }: HeadProps) {
       )}
       {settled > 0 && (
         <Button look="plain" onClick={onForget}>
-          Clear finished
+          Clear answered
         </Button>
       )}
     </header>
@@ -92,7 +94,7 @@ function Head({ open, settled, onForget }: HeadProps) {
 function ChatGroup({ group, list }: { readonly group: Group; readonly list: ChatList }) {
   const { rootId, entries } = group;
   const now = useNow(60_000);
-  // The list hears of a new title at once, and knows by what words a chat without one began.
+  // The list has new titles at once, and the first words of chats without one.
   const listed = useStore(list.chats, ({ byId }) => byId.get(rootId) ?? null);
   const isRead = useStore(list.chats, ({ is }) => is !== "reading");
   const isUnknown = isRead && group.title === null;
@@ -116,7 +118,7 @@ function ChatGroup({ group, list }: { readonly group: Group; readonly list: Chat
 
 function EntryView({ entry: { pending, settled } }: { readonly entry: Entry }) {
   const isBelow = pending.chat_id !== pending.root_id;
-  // Answered here, the card says so itself; this is for what was answered elsewhere.
+  // A card answered here shows its answer itself.
   const [answered, setAnswered] = useState(false);
   const isAnsweredElsewhere = settled && !answered;
   const place = useRef<HTMLDivElement>(null);
@@ -124,7 +126,7 @@ function EntryView({ entry: { pending, settled } }: { readonly entry: Entry }) {
     <div ref={place}>
       {isBelow && (
         <p className="inbox-from">
-          In a chat that it started,{" "}
+          In a subagent's chat:{" "}
           <Link href={`/chats/${encodeURIComponent(pending.chat_id)}`}>
             {pending.title ?? pending.agent}
           </Link>
@@ -159,14 +161,14 @@ function Nothing() {
   );
 }
 
-/** From card to card, from wherever the focus is unless it is in a text. */
+/** Keys that move from card to card, unless the focus is in a text field. */
 function useCardKeys(column: React.RefObject<HTMLDivElement | null>): void {
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
       const { target } = event;
       const isHere = target === document.body || column.current?.contains(target as Node);
       if (!isHere || column.current === null || isTyping(target)) return;
-      // A menu has had it, or what scrolls will.
+      // A menu has handled the key, or a scroll area will.
       if (event.defaultPrevented || isScrolled(event)) return;
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       if (step(event.key, column.current)) event.preventDefault();
@@ -187,14 +189,14 @@ function step(key: string, column: HTMLElement): boolean {
   const at = cards.findIndex((card) => card.contains(document.activeElement));
   const to = at === -1 ? (by > 0 ? 0 : cards.length - 1) : at + by;
   const card = cards[to];
-  // Behind the last one the keys scroll, as they do everywhere.
+  // After the last card the keys scroll the page.
   if (card === undefined) return false;
   card.focus();
   card.scrollIntoView({ block: "nearest" });
   return true;
 }
 
-/** From a card that was answered to the next one, unless the person is somewhere else by now. */
+/** Moves the focus from an answered card to the next, unless the user has moved it. */
 function focusNextCard(from: HTMLElement): void {
   const focus = document.activeElement;
   if (focus !== document.body && !from.contains(focus)) return;

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { parseJson, parseObject } from "./json-input";
 
-describe("arguments that a person wrote", () => {
-  test("are taken when they are an object", () => {
+describe("typed arguments", () => {
+  test("are accepted if they are an object", () => {
     expect(parseObject('{"a": [1, null]}')).toEqual({ is: "good", value: { a: [1, null] } });
   });
 
@@ -13,13 +13,13 @@ describe("arguments that a person wrote", () => {
     });
   });
 
-  test("that are no JSON are refused with the place", () => {
+  test("that are invalid JSON are refused with line and column", () => {
     const read = parseObject('{\n  "a": 1,\n  b: 2\n}');
     expect(read.is).toBe("bad");
     expect(read.is === "bad" && read.why).toMatch(/^This is not valid JSON: .*line 3, column 3/);
   });
 
-  test("that are empty are not refused in the words of a parser", () => {
+  test("that are empty have their own error", () => {
     expect(parseJson("  ")).toEqual({ is: "bad", why: "Nothing entered yet." });
   });
 });

@@ -2,7 +2,7 @@
 
 export type Parsed<T> =
   | { readonly is: "good"; readonly value: T }
-  /** Why it cannot be sent, for the person who wrote it. */
+  /** The error, for the user. */
   | { readonly is: "bad"; readonly why: string };
 
 export function objectOrNull(text: string): Record<string, unknown> | null {
@@ -10,7 +10,7 @@ export function objectOrNull(text: string): Record<string, unknown> | null {
   return read.is === "good" ? read.value : null;
 }
 
-/** The arguments of a call: an object, whatever is in it. */
+/** Parses the arguments of a call, which must be an object. */
 export function parseObject(text: string): Parsed<Record<string, unknown>> {
   const read = parseJson(text);
   if (read.is === "bad") return read;
@@ -30,7 +30,7 @@ export function parseJson(text: string): Parsed<unknown> {
   }
 }
 
-/** Browsers say where it is wrong by counting characters; people count lines. */
+/** Replaces the character position in a parser's message by line and column. */
 function withLineNumber(error: string, text: string): string {
   const message = error.replace(/^SyntaxError: (JSON\.parse: )?/, "");
   const at = /^(.*?)(?: in JSON)? at position (\d+)/.exec(message);

@@ -16,13 +16,13 @@ beforeEach(() => {
   vi.stubGlobal("fetch", () => {
     return new Promise((resolve) => {
       open.push(async (calls) => {
-        const body = JSON.stringify({ actions: calls.map(asked), next: null });
+        const body = JSON.stringify({ actions: calls.map(pendingAction), next: null });
         resolve(new Response(body, { status: 200 }));
         await settle();
       });
     });
   });
-  told(1, {});
+  changeChat(1, {});
   stop = followPendingActions(list);
 });
 
@@ -35,14 +35,14 @@ async function settle(): Promise<void> {
   await new Promise((resolve) => setTimeout(resolve));
 }
 
-function asked(id: string): InboxAction {
+function pendingAction(id: string): InboxAction {
   const call = { type: "call", id, tool: "execute", arguments: "{}" } as const;
   const action = { kind: "approval", call, arguments: "{}", digest: id } as const;
   const chat = { chat_id: "c", root_id: "c", title: null, root_title: null };
   return { ...chat, agent: "a", asked_at: 1, action };
 }
 
-function told(version: number, more: Partial<Chat>): void {
+function changeChat(version: number, more: Partial<Chat>): void {
   const chat = { id: "c", parent_id: null, status: "running", needs_me: false, ...more };
   chats.set({ byId: new Map([["c", { ...chat, snapshot_version: version } as Chat]]) });
 }
@@ -53,47 +53,47 @@ async function answer(...calls: readonly string[]): Promise<void> {
   await first?.(calls);
 }
 
-test("what waits is read when the list is told of it, and again when it was answered", async () => {
+test("pending actions are fetched when the list changes, and again after an answer", async () => {
   await answer();
-  told(2, { needs_me: true });
+  changeChat(2, { needs_me: true });
   await answer("one");
   expect(pendingActions.get().actions).toHaveLength(1);
-  told(3, {});
+  changeChat(3, {});
   await answer();
   expect(pendingActions.get().actions).toHaveLength(0);
   expect(open).toHaveLength(0);
 });
 
-test("what was asked and answered between two things that the list was told does not stay", async () => {
+test("an action asked and answered between two events of the list does not stay", async () => {
   await answer();
-  told(2, { needs_me: true });
+  changeChat(2, { needs_me: true });
   await answer("one");
-  told(3, {});
+  changeChat(3, {});
   await answer("two"); // it asks again already, and the list is not told: it is answered by then
-  told(6, { status: "idle" });
+  changeChat(6, { status: "idle" });
   while (open.length > 0) await answer();
   expect(pendingActions.get().actions).toHaveLength(0);
 });
 
-test("an answer that was overtaken by what the list was told does not stay", async () => {
+test("a response overtaken by an event of the list does not stay", async () => {
   await answer();
-  told(2, { needs_me: true });
+  changeChat(2, { needs_me: true });
   await answer("one");
-  told(3, {});
-  told(6, { status: "idle" });
+  changeChat(3, {});
+  changeChat(6, { status: "idle" });
   await answer("two");
   while (open.length > 0) await answer();
   expect(pendingActions.get().actions).toHaveLength(0);
 });
 
-test("what the list has not been told of yet is not read again and again", async () => {
+test("an action that the list does not know yet is not fetched in a loop", async () => {
   await answer("early");
   await answer("early");
   expect(open).toHaveLength(0);
   expect(pendingActions.get().actions).toHaveLength(1);
 });
 
-test("what was asked for somebody before is not shown to whoever comes next", async () => {
+test("actions of one user are not shown to the next user", async () => {
   stop();
   await answer("theirs");
   expect(pendingActions.get().actions).toBeNull();

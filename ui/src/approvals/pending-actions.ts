@@ -7,7 +7,7 @@ import type { ChatList } from "../store/chat-list";
 import { type InboxAction, mayBeStale, signature } from "./grouping";
 
 export interface PendingActions {
-  /** Null until it was read once. */
+  /** Null until they are loaded. */
   readonly actions: readonly InboxAction[] | null;
   readonly problem: Problem | null;
   /** There are more than these. */
@@ -24,7 +24,7 @@ let again = false;
 /** Number of sign-outs so far: a response is dropped if its user has signed out since. */
 let signOuts = 0;
 
-/** One request at a time; what is asked for meanwhile is one more behind it. */
+/** Fetches the pending actions. Calls during a request lead to one more request after it. */
 export function readPendingActions(): void {
   if (reading !== null) {
     again = true;
@@ -45,14 +45,14 @@ async function read(): Promise<void> {
     if (before === signOuts) pendingActions.set({ actions, problem: null, more: next !== null });
   } catch (error) {
     if (before === signOuts) {
-      pendingActions.change((known) => ({ ...known, problem: Problem.of(error) }));
+      pendingActions.change((before) => ({ ...before, problem: Problem.of(error) }));
     }
   }
 }
 
 /**
- * The list is told of every change of a chat, so it knows when to look. Not of each that comes before
- * another: what was read may be asked and answered between two things that it was told.
+ * Fetches the pending actions again whenever the list of chats changes in a way that may concern
+ * them. The list does not see every intermediate state: a fetched action may already be answered.
  */
 export function followPendingActions(list: ChatList): () => void {
   let seen: string | null = null;
@@ -70,7 +70,7 @@ export function followPendingActions(list: ChatList): () => void {
   look();
   const stopChats = list.chats.subscribe(look);
   const stopRead = pendingActions.subscribe(take);
-  // What could not be read while the line was down is read when it is up again.
+  // Fetched again after a reconnect.
   const stopLine = list.stream.state.subscribe(() => {
     if (list.stream.state.get().is === "open") readPendingActions();
   });

@@ -18,7 +18,7 @@ interface Props {
   readonly readOnly: boolean;
 }
 
-/** One below the other, answered together; some may be left open. */
+/** Questions that are answered together; some may stay unanswered. */
 export function QuestionsForm({ questions, answering, readOnly }: Props) {
   const [answers, setAnswers] = useState<readonly QuestionAnswer[]>(() =>
     questions.map(() => NO_ANSWER),
@@ -43,7 +43,7 @@ export function QuestionsForm({ questions, answering, readOnly }: Props) {
         />
       ))}
       {readOnly ? (
-        <p className="card-note">Its owner answers this.</p>
+        <p className="card-note">The chat's owner answers this.</p>
       ) : (
         <div className="card-buttons">
           <Button look="main" type="submit" busy={busy} disabled={!answers.some(isAnswered)}>
@@ -66,7 +66,7 @@ interface QuestionProps {
   readonly question: Question;
   readonly answer: QuestionAnswer;
   readonly disabled: boolean;
-  readonly onAnswer: (said: QuestionAnswer) => void;
+  readonly onAnswer: (answer: QuestionAnswer) => void;
 }
 
 function QuestionField({ question, answer, disabled, onAnswer }: QuestionProps) {
@@ -76,7 +76,7 @@ function QuestionField({ question, answer, disabled, onAnswer }: QuestionProps) 
       <legend>
         {header !== "" && <span className="card-header">{header}</span>}
         {question.question}
-        {multiple && <span className="card-several"> (several may be chosen)</span>}
+        {multiple && <span className="card-several"> (choose any number)</span>}
       </legend>
       <Options question={question} answer={answer} onAnswer={onAnswer} />
       <label className="card-own">
@@ -95,7 +95,7 @@ function QuestionField({ question, answer, disabled, onAnswer }: QuestionProps) 
 
 function Options({ question, answer, onAnswer }: Omit<QuestionProps, "disabled">) {
   const name = useId();
-  // Chosen again, the one that is chosen is taken back: no other click on it would say anything.
+  // A click on the chosen radio button clears it.
   const again = (label: string) => {
     if (!question.multiple && answer.chosen.includes(label)) onAnswer({ ...answer, chosen: [] });
   };
@@ -116,7 +116,7 @@ function Options({ question, answer, onAnswer }: Omit<QuestionProps, "disabled">
   ));
 }
 
-/** Enter sends and Shift Enter makes a line, as in the composer. */
+/** Whether the key is Enter without Shift, which sends, as in the composer. */
 export function isSendKey(event: React.KeyboardEvent): boolean {
   const isSend = event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing;
   if (isSend) event.preventDefault();

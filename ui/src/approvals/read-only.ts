@@ -5,7 +5,7 @@ import { Store, useStore } from "../reactive/store";
 
 const readOnlyChat = new Store<string | null>(null);
 
-/** Said once by the head of a chat, for all that stands below it. */
+/** Called by the head of a chat, for all components of the chat. */
 export function useProvideReadOnly(chatId: string, isReadOnly: boolean): void {
   useEffect(() => {
     readOnlyChat.set(isReadOnly ? chatId : null);

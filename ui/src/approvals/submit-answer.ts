@@ -11,14 +11,14 @@ import { isIntentionalClick, mayBeAnsweredElsewhere } from "./wording";
 export type SubmitState =
   | { readonly is: "open" }
   | { readonly is: "sending" }
-  /** `how`: what was said, in a word. */
+  /** `how`: the answer in a word, such as "Denied". */
   | { readonly is: "done"; readonly how: string }
   /** Answered elsewhere, or the turn is over. */
   | { readonly is: "over" }
   | { readonly is: "refused"; readonly why: string };
 
 export interface AnswerSubmission {
-  /** The action as it is now: it may have changed since it was given. */
+  /** The current action: it may have changed since the card was rendered. */
   readonly action: Pending;
   readonly changed: boolean;
   readonly sending: SubmitState;
@@ -26,7 +26,7 @@ export interface AnswerSubmission {
   send(answer: Answer, how: string): void;
 }
 
-/** When a card of this page was last answered: those below it move up. */
+/** Time at which a card of this page was last answered: the cards below it move up. */
 let settledAt = Number.NEGATIVE_INFINITY;
 
 export function isIntentional({ detail }: { readonly detail: number }): boolean {
@@ -49,7 +49,7 @@ export function useSubmitAnswer(
     onSettled?.();
   };
   const send = async (answer: Answer, how: string) => {
-    // State is set with the next picture: two clicks in one moment would both find it open.
+    // React sets state later: two fast clicks would both see it open.
     if (isSending.current) return;
     isSending.current = true;
     setSending({ is: "sending" });
@@ -62,7 +62,7 @@ export function useSubmitAnswer(
         ? await readAction(chatId, action)
         : action;
       if (current === null) {
-        // The card itself may be gone by now, and with it what was clicked.
+        // The card may already have been removed.
         notify("Already answered by someone else, or the turn is over.");
         settle({ is: "over" });
       } else setSending({ is: "refused", why: problem.message });
@@ -74,7 +74,7 @@ export function useSubmitAnswer(
   return { action, changed: newer !== null, sending, busy, send: (a, h) => void send(a, h) };
 }
 
-/** The same answer has the same key: one that was carried out and not heard of is not refused. */
+/** Posts an answer. A retry of the same answer has the same key, and is not refused. */
 async function post(
   chat: string,
   { call: { id } }: Pending,
@@ -88,17 +88,17 @@ async function post(
   });
 }
 
-/** The action as the server has it now; null when it waits no more. */
+/** The action as the server has it now; null if it is no longer pending. */
 async function readAction(chat: string, action: Pending): Promise<Pending | null> {
   try {
     const { actions } = await call("GET /chats/{chat}/actions", { path: { chat } });
     return actions.find((each) => each.call.id === action.call.id) ?? null;
   } catch {
-    return action; // not known: it stays as it is
+    return action; // unknown: keep the card
   }
 }
 
-/** Goes to what has just appeared because somebody asked for it, or where they have come back to. */
+/** Focuses an element when it is mounted. */
 export function useFocusOnMount<T extends HTMLElement>(isWanted = true): React.RefObject<T | null> {
   const element = useRef<T>(null);
   // biome-ignore lint/correctness/useExhaustiveDependencies: only when it appears

@@ -2,12 +2,12 @@ import { describe, expect, test } from "vitest";
 import { childChats, headline, isIntentionalClick, mainArgument, pressedLetter } from "./wording";
 
 describe("the headline", () => {
-  test("uses the words of whoever made the tool", () => {
+  test("uses the tool's label", () => {
     const tool = { name: "execute", label: "run a command" };
     expect(headline("approval", tool)).toBe("The agent wants to run a command");
   });
 
-  test("says when it would be the second time", () => {
+  test("says when the call would run again", () => {
     const tool = { name: "execute", label: "run a command" };
     expect(headline("approval", tool, true)).toBe("The agent wants to run a command again");
   });
@@ -19,11 +19,11 @@ describe("the headline", () => {
 });
 
 describe("the gist of the arguments", () => {
-  test("is the one that says most, wherever it stands", () => {
+  test("is the most descriptive one, wherever it is", () => {
     expect(mainArgument('{"content":"hello","path":"notes.txt"}')).toBe("notes.txt");
   });
 
-  test("is any text when none is known to say much, on one line and not too long", () => {
+  test("is the first text otherwise, on one line and limited in length", () => {
     expect(mainArgument('{"n":1,"x":"a\\n  b"}')).toBe("a b");
     expect(mainArgument(JSON.stringify({ command: "x".repeat(500) }))).toHaveLength(120);
   });
@@ -34,28 +34,30 @@ describe("the gist of the arguments", () => {
   });
 });
 
-test("characters that turn or hide text are spelled in what a person agrees to", () => {
+test("invisible characters are shown as escapes in approvals", () => {
   expect(mainArgument('{"command":"echo \\u202elanif\\u200b"}')).toBe("echo \\u202elanif\\u200b");
   const tool = { name: "de\u2066ploy", label: "" };
   expect(headline("approval", tool)).toBe("The agent wants to use de\\u2066ploy");
-  expect(headline("client", tool)).toBe("The agent waits for the result of de\\u2066ploy");
+  expect(headline("client", tool)).toBe("The agent is waiting for the result of de\\u2066ploy");
 });
 
 describe("a click", () => {
-  test("is meant when it stands alone", () => expect(isIntentionalClick(1, 10_000, 0)).toBe(true));
-  test("is not meant when it is the second of two", () =>
+  test("is intentional when it is a single click", () =>
+    expect(isIntentionalClick(1, 10_000, 0)).toBe(true));
+  test("is not intentional when it is the second of two", () =>
     expect(isIntentionalClick(2, 10_000, 0)).toBe(false));
-  test("is not meant right after another card was answered", () =>
+  test("is not intentional right after another card was answered", () =>
     expect(isIntentionalClick(1, 10_000, 9_800)).toBe(false));
-  test("by key is always meant", () => expect(isIntentionalClick(0, 10_000, 9_999)).toBe(true));
+  test("by key is always intentional", () =>
+    expect(isIntentionalClick(0, 10_000, 9_999)).toBe(true));
 });
 
-test("a call that waits for other chats names them", () => {
+test("a call that waits for subagents names their chats", () => {
   expect(childChats('{"agents":["a","b"]}')).toEqual(["a", "b"]);
   expect(childChats("{}")).toEqual([]);
 });
 
-test("a letter is pressed once, however long it is held, and alone", () => {
+test("a letter counts once, however long it is held, and without modifiers", () => {
   const key = { key: "a", repeat: false, ctrlKey: false, metaKey: false, altKey: false };
   expect(pressedLetter(key)).toBe("A");
   expect(pressedLetter({ ...key, repeat: true })).toBeNull();

@@ -4,7 +4,7 @@ import type { Pending } from "../api/types";
 import { escapeInvisible } from "../ui/invisible";
 import { objectOrNull } from "./json-input";
 
-/** How a tool is called by those who made it; its name when they said nothing. */
+/** The name of a tool, and its label for users (empty if it has none). */
 export interface ToolName {
   readonly name: string;
   readonly label: string;
@@ -22,17 +22,17 @@ export function headline(
     case "answer":
       return "The agent has a question";
     case "client":
-      return `The agent waits for the result of ${escapeInvisible(name)}`;
+      return `The agent is waiting for the result of ${escapeInvisible(name)}`;
     case "child":
-      return "Another chat is working on this";
+      return "A subagent is working on this";
   }
 }
 
 const LONGEST = 120;
-/** Of the arguments, what says most about a call. */
+/** Arguments that describe a call best, in this order. */
 const MAIN_ARGUMENTS = ["command", "path", "file", "url", "query", "pattern", "prompt", "name"];
 
-/** The argument that says most, on one line; empty when none does. */
+/** The most descriptive argument on one line; empty if there is none. */
 export function mainArgument(text: string): string {
   const fields = objectOrNull(text) ?? {};
   const values = MAIN_ARGUMENTS.map((name) => fields[name]).concat(Object.values(fields));
@@ -47,7 +47,7 @@ export function childChats(text: string): readonly string[] {
   return Array.isArray(agents) ? agents.filter((each) => typeof each === "string") : [];
 }
 
-/** Whether the server may refuse it because it was answered elsewhere. */
+/** Whether this error may mean that the action was answered elsewhere. */
 export function mayBeAnsweredElsewhere(kind: string): boolean {
   return kind === "nothing_waits" || kind === "wrong_answer";
 }
@@ -55,8 +55,8 @@ export function mayBeAnsweredElsewhere(kind: string): boolean {
 const CALM = 400;
 
 /**
- * Whether a click is meant: not the second of a double click, nor one that lands on a card that
- * came under the pointer a moment ago because another one was answered. Keys have no pointer.
+ * Whether a click is intentional: not the second of a double click, nor one on a card that has just
+ * moved under the pointer because another one was answered. A click by key has no pointer.
  */
 export function isIntentionalClick(detail: number, now: number, lastSettled: number): boolean {
   return detail === 0 || (detail === 1 && now - lastSettled >= CALM);
@@ -71,8 +71,8 @@ interface Pressed {
 }
 
 /**
- * The letter that was pressed alone. One that is held down is pressed once: the next card has the
- * focus by the time that it repeats, and nobody has read it.
+ * The letter pressed without modifiers; null otherwise. Repeats of a held key are ignored: by then
+ * the next card has the focus, unread.
  */
 export function pressedLetter({ key, repeat, ctrlKey, metaKey, altKey }: Pressed): string | null {
   if (repeat || ctrlKey || metaKey || altKey) return null;

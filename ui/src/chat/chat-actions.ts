@@ -9,7 +9,7 @@ import type { OpenChat } from "../store/open-chat";
 import { deferredNavigation } from "../ui/deferred-navigation";
 import { attempt, notify } from "../ui/notices";
 
-/** What the head itself has to open. */
+/** Commands that open a part of the chat's head. */
 export type HeadCommand = "model" | "effort" | "rename" | "delete";
 export type Command = HeadCommand | "archive" | "fork" | "compact" | "retitle";
 
@@ -20,7 +20,7 @@ interface CommandRequest {
 
 const EVENT = "holdfast:command";
 
-/** From elsewhere on the page: carried out by the head of the chat, which has what it takes. */
+/** Requests a command from elsewhere on the page; the head of the chat runs it. */
 export function requestCommand(chat: string, name: Command): void {
   dispatchEvent(new CustomEvent<CommandRequest>(EVENT, { detail: { chat, name } }));
 }
@@ -29,7 +29,7 @@ export function useChatCommands(
   chat: OpenChat,
   list: ChatList,
   mine: boolean,
-  onOpen: (asked: HeadCommand) => void,
+  onOpen: (command: HeadCommand) => void,
 ): void {
   const run = useRef((_: Command) => {});
   useEffect(() => {
@@ -52,7 +52,7 @@ export async function runChatCommand(
   name: Command,
   chat: OpenChat,
   list: ChatList,
-  onAsk: (asked: HeadCommand) => void,
+  onOpen: (command: HeadCommand) => void,
 ): Promise<void> {
   switch (name) {
     case "archive":
@@ -68,11 +68,11 @@ export async function runChatCommand(
       await attempt(() => fork(chat));
       return;
     default:
-      onAsk(name);
+      onOpen(name);
   }
 }
 
-/** The whole chat as it is now. */
+/** Forks the whole chat. */
 async function fork(chat: OpenChat): Promise<void> {
   const last = chat.transcript.get().messages.at(-1);
   if (last === undefined) return notify("There is nothing to fork yet.");

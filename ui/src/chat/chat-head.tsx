@@ -68,7 +68,7 @@ export function ChatHead({ chat, list }: Props) {
   );
 }
 
-/** What of the head is open, and how it is opened from elsewhere. */
+/** Which parts of the head are open, and a function to open them from elsewhere. */
 function useHeadState() {
   const [renaming, setRenaming] = useState(false);
   const [deleting, setDeleting] = useState(false);
@@ -94,7 +94,7 @@ function owns(chat: Snapshot): boolean {
   return now.is === "in" && now.me.user === chat.owner;
 }
 
-/** For the eye. What begins, ends or needs a person is announced once, at the end of the timeline. */
+/** The visible status. Screen readers get announcements from the end of the timeline. */
 function StatusText({ chat, mine }: { readonly chat: OpenChat; readonly mine: boolean }) {
   const now = useStore(chat.transcript, (transcript) => transcript.chat);
   const stopping = useStore(chat.stopping);
@@ -104,7 +104,7 @@ function StatusText({ chat, mine }: { readonly chat: OpenChat; readonly mine: bo
   const waitsFor = waitsForUser ? (mine ? "me" : "owner") : "chat";
   const status = now === null ? null : statusLabelOf(now, stopping, waitsFor);
   return (
-    <p className="head-standing" data-look={status?.look}>
+    <p className="head-status" data-look={status?.look}>
       {status?.words}
     </p>
   );

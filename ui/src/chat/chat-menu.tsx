@@ -25,7 +25,7 @@ interface Props {
   readonly list: ChatList;
   readonly now: Snapshot | Chat;
   readonly mine: boolean;
-  readonly onOpen: (asked: HeadCommand) => void;
+  readonly onOpen: (command: HeadCommand) => void;
 }
 
 const SIZE = 15;
@@ -75,7 +75,7 @@ function exportItems(id: string): Item[] {
   const icon = <FileDown size={SIZE} />;
   return [
     { name: "Save as Markdown", icon, onChoose: () => exportTo(id, "markdown") },
-    { name: "Save as JSON lines", icon, onChoose: () => exportTo(id, "jsonl") },
+    { name: "Save as JSON Lines", icon, onChoose: () => exportTo(id, "jsonl") },
   ];
 }
 

@@ -3,7 +3,7 @@
 import { useEffect, useState } from "react";
 import type { Spent } from "../api/types";
 import { useStore } from "../reactive/store";
-import { catalog } from "../store/catalog";
+import { catalogStore } from "../store/catalog";
 import type { OpenChat } from "../store/open-chat";
 import { Button } from "../ui/button";
 import { useFloating } from "../ui/floating";
@@ -30,7 +30,7 @@ export function ContextMeter({ chat, readOnly }: Props) {
   const fill = useContextUsage(chat);
   const { button, isOpen, toggle, close } = useFloating();
   const spent = useSpent(chat, isOpen);
-  const words = fill === null ? "not known yet" : usedWords(fill);
+  const words = fill === null ? "unknown yet" : usedWords(fill);
   const paid = spent?.own.usage.cost ?? 0;
   const label = `Context: ${words}${paid > 0 ? `. Cost: ${cost(paid)}` : ""}`;
   return (
@@ -64,11 +64,11 @@ export function ContextMeter({ chat, readOnly }: Props) {
 
 function useContextUsage(chat: OpenChat): ContextUsage | null {
   const now = useStore(chat.transcript, (transcript) => transcript.chat);
-  const known = useStore(catalog);
+  const current = useStore(catalogStore);
   if (now === null) return null;
-  const agent = known?.agents.find(({ name }) => name === now.agent);
+  const agent = current?.agents.find(({ name }) => name === now.agent);
   const name = now.model ?? agent?.model;
-  const model = known?.models.find((each) => each.name === name);
+  const model = current?.models.find((each) => each.name === name);
   return contextUsageOf(now.context, agent, model);
 }
 
@@ -90,7 +90,7 @@ function useSpent(chat: OpenChat, isLookedAt: boolean): BothSpent | null {
     let isLate = false;
     Promise.all([chat.usage(false), chat.usage(true)])
       .then(([own, tree]) => isLate || setSpent({ own, tree }))
-      .catch(() => {}); // the numbers of before stay
+      .catch(() => {}); // the previous numbers stay
     return () => {
       isLate = true;
     };
@@ -146,7 +146,7 @@ function ContextSection({ fill }: { readonly fill: ContextUsage | null }) {
     return (
       <section>
         <h2>Context</h2>
-        <p>Not known until the model's next answer.</p>
+        <p>Unknown until the model's next answer.</p>
       </section>
     );
   }
@@ -165,7 +165,7 @@ function ContextSection({ fill }: { readonly fill: ContextUsage | null }) {
           name="Used"
           value={`${count(used)}${share === null ? "" : ` (${percent(share)})`}`}
         />
-        <Figure name="Window" value={window === null ? "unknown" : count(window)} />
+        <Figure name="Context window" value={window === null ? "unknown" : count(window)} />
         <Figure name="Summarized at" value={threshold === null ? "never" : count(threshold)} />
       </dl>
     </section>
@@ -195,7 +195,7 @@ function CompactButton({ chat, onDone }: { readonly chat: OpenChat; readonly onD
         Compact now
       </Button>
       <small>
-        Replaces the conversation with a summary for the model. You still see everything.
+        The model gets a summary instead of the conversation so far. You still see everything.
       </small>
     </div>
   );
@@ -206,12 +206,12 @@ function UsageSection({ spent }: { readonly spent: BothSpent | null }) {
     <section>
       <h2>Usage</h2>
       {spent === null ? (
-        <p>Nothing yet.</p>
+        <p>No model calls yet.</p>
       ) : (
         <>
           <UsageFigures name="This chat" spent={spent.own} />
           {usesMore(spent.tree, spent.own) && (
-            <UsageFigures name="Including the chats it started" spent={spent.tree} />
+            <UsageFigures name="Including its subagents" spent={spent.tree} />
           )}
         </>
       )}
@@ -228,9 +228,9 @@ function UsageFigures({ name, spent }: { readonly name: string; readonly spent: 
       <h3>{name}</h3>
       <dl className="meter-numbers">
         <Figure name="Cost" value={costWords(spent)} />
-        <Figure name="Read" value={count(tokensIn(spent))} />
-        {cached > 0 && <Figure name="of which cached" value={count(cached)} />}
-        <Figure name="Written" value={count(usage.output ?? 0)} />
+        <Figure name="Input tokens" value={count(tokensIn(spent))} />
+        {cached > 0 && <Figure name="of which from cache" value={count(cached)} />}
+        <Figure name="Output tokens" value={count(usage.output ?? 0)} />
         <Figure name="Model calls" value={String(calls)} />
       </dl>
       {plain !== null && <p>{plain}</p>}

@@ -19,7 +19,7 @@ const spent = (calls: number, unpriced: number, usage: Spent["usage"] = {}): Spe
 });
 
 describe("the meter", () => {
-  test("shows the part of the window that is used, and where it is summarized", () => {
+  test("shows the used share of the window, and the compaction threshold", () => {
     expect(contextUsageOf(250, AGENT, model("a:own", 1000))).toEqual({
       used: 250,
       window: 1000,
@@ -30,22 +30,22 @@ describe("the meter", () => {
     });
   });
 
-  test("takes the same part of the window of another model", () => {
+  test("uses the same share of another model's window", () => {
     expect(contextUsageOf(1, AGENT, model("a:other", 500))?.threshold).toBe(400);
   });
 
-  test("knows nothing before the first answer", () => {
+  test("is unknown before the first answer", () => {
     expect(contextUsageOf(null, AGENT, model("a:own", 1000))).toBeNull();
     expect(contextUsageOf(undefined, AGENT, undefined)).toBeNull();
   });
 
-  test("says how much is used when the window is unknown", () => {
+  test("shows the used tokens when the window is unknown", () => {
     const fill = contextUsageOf(250, AGENT, model("a:other", null));
     expect(fill).toMatchObject({ used: 250, window: null, share: null, level: "unknown" });
     expect(contextUsageOf(250, AGENT, undefined)?.level).toBe("unknown");
   });
 
-  test("has no threshold when the agent never summarizes", () => {
+  test("has no threshold when the agent never compacts", () => {
     const never = { ...AGENT, threshold: null, compacts_at: null };
     const fill = contextUsageOf(900, never, model("a:own", 1000));
     expect(fill).toMatchObject({ threshold: null, thresholdShare: null, level: "near" });
@@ -60,7 +60,7 @@ describe("the meter", () => {
     });
   });
 
-  test("rounds a little to more than nothing", () => {
+  test('rounds small values up to "under 1%"', () => {
     expect(percent(0.001)).toBe("under 1%");
     expect(percent(0)).toBe("0%");
     expect(percent(0.256)).toBe("26%");
@@ -68,11 +68,11 @@ describe("the meter", () => {
 });
 
 describe("usage", () => {
-  test("counts what came from a cache as read", () => {
+  test("counts cached tokens as input", () => {
     expect(tokensIn(spent(1, 0, { input: 1, cache_read: 10, cache_write: 100 }))).toBe(111);
   });
 
-  test("says plainly what has no price", () => {
+  test("says how many calls have no price", () => {
     expect(costWords(spent(3, 0, { cost: 0.5 }))).toBe("$0.50");
     expect(costWords(spent(3, 0, { cost: 0 }))).toBe("$0");
     expect(costWords(spent(3, 3))).toBe("unknown");
@@ -88,28 +88,28 @@ describe("usage", () => {
     );
   });
 
-  test("of a tree is shown when there is more of it", () => {
+  test("of subagents is shown when there is any", () => {
     expect(usesMore(spent(3, 0), spent(3, 0))).toBe(false);
     expect(usesMore(spent(4, 0), spent(3, 0))).toBe(true);
   });
 });
 
-describe("how a chat stands", () => {
+describe("the status of a chat", () => {
   const chat = (more: Partial<Snapshot>) =>
     ({ status: "idle", retry: null, compaction: null, outcome: null, ...more }) as Snapshot;
 
   test.each([
     [{ status: "idle" }, false, "chat", "Ready"],
     [{ status: "idle", outcome: { reason: "stop" } }, false, "chat", "Done"],
-    [{ status: "idle", outcome: { reason: "interrupted" } }, false, "chat", "Stopped"],
+    [{ status: "idle", outcome: { reason: "interrupted" } }, false, "chat", "Interrupted"],
     [{ status: "running" }, false, "chat", "Working"],
     [{ status: "running" }, true, "chat", "Stopping…"],
     [{ status: "running", compaction: "person" }, false, "chat", "Summarizing"],
-    [{ status: "requires_action" }, false, "me", "Needs you"],
-    [{ status: "requires_action" }, false, "owner", "Waiting for its owner"],
-    [{ status: "requires_action" }, false, "chat", "Waiting for another chat"],
+    [{ status: "requires_action" }, false, "me", "Waiting for you"],
+    [{ status: "requires_action" }, false, "owner", "Waiting for the owner"],
+    [{ status: "requires_action" }, false, "chat", "Waiting for a subagent"],
     [{ status: "error" }, false, "chat", "Stopped by an error"],
-    [{ status: "running", stranded: true }, false, "chat", "No worker runs its agent"],
+    [{ status: "running", stranded: true }, false, "chat", "No worker for this agent"],
   ] as const)("%o is said in words", (more, stopping, waitsFor, words) => {
     expect(statusLabelOf(chat(more as Partial<Snapshot>), stopping, waitsFor).words).toBe(words);
   });

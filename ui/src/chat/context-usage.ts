@@ -9,7 +9,7 @@ export interface ContextUsage {
   readonly window: number | null;
   /** Tokens at which the chat is compacted; null if never or unknown. */
   readonly threshold: number | null;
-  /** Of the window, from 0 to 1; null when that is not known. */
+  /** Share of the window, from 0 to 1; null if unknown. */
   readonly share: number | null;
   readonly thresholdShare: number | null;
   readonly level: "calm" | "near" | "full" | "unknown";
@@ -17,7 +17,7 @@ export interface ContextUsage {
 
 const FULL = 0.95;
 
-/** Null when the server does not know how much is used: before the first answer. */
+/** Context usage; null before the first answer, when the server does not know it. */
 export function contextUsageOf(
   used: number | null | undefined,
   agent: Agent | undefined,
@@ -36,7 +36,7 @@ function windowOf(agent: Agent | undefined, model: Model): number | null {
   return agent !== undefined && agent.model === model.name ? agent.window : null;
 }
 
-/** The server says it for the agent's own model; for others it is the same part of their window. */
+/** The compaction threshold. For models other than the agent's, the same share of the window. */
 function thresholdOf(
   window: number | null,
   percent: number | null,
@@ -63,12 +63,12 @@ export function percent(share: number): string {
   return `${Math.round(share * 100)}%`;
 }
 
-/** Everything that was read: also what came from a cache. */
+/** All input tokens, including cached ones. */
 export function tokensIn({ usage }: Spent): number {
   return (usage.input ?? 0) + (usage.cache_read ?? 0) + (usage.cache_write ?? 0);
 }
 
-/** Nothing where nothing was asked; unknown where no price is known of all that was. */
+/** The cost as text; unknown if no call has a known price. */
 export function costWords({ usage, unpriced, calls }: Spent): string {
   return calls > 0 && unpriced === calls ? "unknown" : cost(usage.cost ?? 0);
 }
@@ -80,7 +80,7 @@ export function unpricedWords({ unpriced, calls }: Spent): string | null {
   return `${which} no known price and ${unpriced === 1 ? "is" : "are"} not included in the cost.`;
 }
 
-/** Whether a tree took more than the chat at its top. */
+/** Whether subagents have used anything. */
 export function usesMore(tree: Spent, own: Spent): boolean {
   return tree.calls > own.calls;
 }
@@ -90,23 +90,23 @@ export interface StatusLabel {
   readonly look: "busy" | "needs" | "bad" | "rest";
 }
 
-/** Whose word or work a chat needs that waits. */
+/** What a waiting chat waits for: this user, its owner, or a subagent's chat. */
 export type WaitsFor = "me" | "owner" | "chat";
 
 export function statusLabelOf(chat: Snapshot, stopping: boolean, waitsFor: WaitsFor): StatusLabel {
-  if (chat.stranded) return { words: "No worker runs its agent", look: "bad" };
+  if (chat.stranded) return { words: "No worker for this agent", look: "bad" };
   switch (chat.status) {
     case "running":
       if (stopping) return { words: "Stopping…", look: "busy" };
-      if (chat.retry !== null) return { words: "Retrying soon", look: "busy" };
+      if (chat.retry !== null) return { words: "Waiting to retry", look: "busy" };
       if (chat.compaction !== null) return { words: "Summarizing", look: "busy" };
       return { words: "Working", look: "busy" };
     case "interrupting":
       return { words: "Stopping…", look: "busy" };
     case "requires_action":
-      if (waitsFor === "me") return { words: "Needs you", look: "needs" };
-      if (waitsFor === "owner") return { words: "Waiting for its owner", look: "rest" };
-      return { words: "Waiting for another chat", look: "busy" };
+      if (waitsFor === "me") return { words: "Waiting for you", look: "needs" };
+      if (waitsFor === "owner") return { words: "Waiting for the owner", look: "rest" };
+      return { words: "Waiting for a subagent", look: "busy" };
     case "error":
       return { words: "Stopped by an error", look: "bad" };
     case "idle":
@@ -119,7 +119,7 @@ function idleWords({ outcome }: Snapshot): string {
     case undefined:
       return "Ready";
     case "interrupted":
-      return "Stopped";
+      return "Interrupted";
     case "max_steps":
       return "Stopped at the step limit";
     default:

@@ -18,27 +18,26 @@ interface Props {
 export function DeleteDialog({ chat, list, onClose }: Props) {
   const [path, go] = useLocation();
   const here = `/chats/${chat.id}`;
-  // It closes first: so the focus goes to where it was, and from there on with what is left.
+  // Closed first, so that the focus returns to where it was.
   const leave = async (what: () => Promise<unknown>, notice: string) => {
     onClose();
     if (path === here) go("/");
     if (await attempt(what)) notify(notice);
-    // Unless they have gone elsewhere by then.
+    // Back to the chat, unless the user has navigated away.
     else if (path === here && location.pathname === "/") go(here);
   };
-  const archive = () => leave(() => list.change(chat.id, { archived: true }), "Archived.");
-  const remove = () => leave(() => list.remove(chat.id), "Deleted.");
+  const archive = () => leave(() => list.change(chat.id, { archived: true }), "Chat archived.");
+  const remove = () => leave(() => list.remove(chat.id), "Chat deleted.");
   const { messages } = chat;
   return (
     <Dialog title={`Delete “${chatName(chat)}”?`} onClose={onClose}>
       <p>
         This permanently deletes{" "}
-        {messages === 1 ? "its only message" : `all of its ${messages} messages`}, its queue and
-        every chat that it started. A running agent is stopped. Files that agents wrote to a
-        directory are kept.
+        {messages === 1 ? "its only message" : `all of its ${messages} messages`}, its queue and the
+        chats of its subagents. A running turn is interrupted. Files that agents wrote are kept.
       </p>
       <div className="dialog-buttons">
-        <Button onClick={onClose}>Keep it</Button>
+        <Button onClick={onClose}>Cancel</Button>
         {!chat.archived && <Button onClick={() => void archive()}>Archive instead</Button>}
         <Button look="danger" onClick={() => void remove()}>
           Delete permanently

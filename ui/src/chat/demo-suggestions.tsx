@@ -8,8 +8,8 @@ import { suggestionsFor } from "./suggestions";
 export function DemoNotice() {
   return (
     <p className="new-demo">
-      This is the demo: a small program, not a language model. It calls real tools and needs no key.
-      To use a model, <Link href="/settings/providers">set a provider's key</Link>.
+      This is the demo: a small program, not a language model. It calls real tools and needs no API
+      key. To use a language model, <Link href="/settings/providers">set a provider's key</Link>.
     </p>
   );
 }
@@ -24,7 +24,7 @@ export function Suggestions({ agent, disabled, onChoose }: Props) {
   return (
     <section aria-labelledby="new-suggestions">
       <h2 id="new-suggestions" className="new-suggestions-head">
-        See what it does
+        Try one of these
       </h2>
       <ul className="new-suggestions">
         {suggestionsFor(agent).map(({ name, prompt }) => (

@@ -4,7 +4,7 @@ import { TitleField } from "../ui/title-field";
 
 interface Props {
   readonly title: string | null;
-  /** What it is called while it has none. */
+  /** The name shown while the chat has no title. */
   readonly name: string;
   readonly editable: boolean;
   readonly renaming: boolean;
@@ -12,12 +12,12 @@ interface Props {
   readonly onSave: (title: string | null) => void;
 }
 
-/** The title, which becomes a field where it stands. */
+/** The title of a chat, which turns into a field for editing. */
 export function EditableTitle({ title, name, editable, renaming, onRename, onSave }: Props) {
   if (renaming) {
     return (
       <TitleField
-        label="Title of the chat"
+        label="Chat title"
         className="field head-field"
         title={title ?? ""}
         name={name}

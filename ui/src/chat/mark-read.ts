@@ -9,7 +9,7 @@ export function useMarkRead(chat: OpenChat): void {
   const last = useStore(chat.transcript, ({ messages }) => messages.at(-1)?.number ?? 0);
   useEffect(() => {
     const mark = () => {
-      // Not worth a word when it fails: it is marked with the next message.
+      // A failure is not reported: the next message marks it again.
       if (last > 0 && !document.hidden) chat.readUpTo(last).catch(() => {});
     };
     mark();

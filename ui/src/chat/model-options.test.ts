@@ -30,7 +30,7 @@ const SOURCE = {
   ],
 };
 
-function shown(query: string, own: string | null = null) {
+function groupsFor(query: string, own: string | null = null) {
   return modelGroups(SOURCE, own, query).map(({ provider, models }) => [
     provider,
     models.map(({ label }) => label),
@@ -39,7 +39,7 @@ function shown(query: string, own: string | null = null) {
 
 describe("models to choose from", () => {
   test("are grouped by provider", () => {
-    expect(shown("")).toEqual([
+    expect(groupsFor("")).toEqual([
       ["one", ["big", "small"]],
       ["two", ["big"]],
       ["off", ["x"]],
@@ -47,8 +47,8 @@ describe("models to choose from", () => {
   });
 
   test("are found by words in any order", () => {
-    expect(shown("BIG two")).toEqual([["two", ["big"]]]);
-    expect(shown("nothing")).toEqual([]);
+    expect(groupsFor("BIG two")).toEqual([["two", ["big"]]]);
+    expect(groupsFor("nothing")).toEqual([]);
   });
 
   test("say why they cannot be chosen", () => {
@@ -72,14 +72,14 @@ describe("models to choose from", () => {
     expect(one?.models.map(({ isOwn }) => isOwn)).toEqual([false, true]);
   });
 
-  test("that nobody listed can be named whole, if their provider can be asked", () => {
+  test("that are not listed can be entered by full name, if their provider is usable", () => {
     expect(unlistedModel(SOURCE, " one:new ")).toBe("one:new");
     expect(unlistedModel(SOURCE, "one:big")).toBeNull();
     expect(unlistedModel(SOURCE, "off:new")).toBeNull();
     expect(unlistedModel(SOURCE, "new")).toBeNull();
   });
 
-  test("are called by their own name, whatever is in it", () => {
+  test("are shown by their own name, whatever characters it has", () => {
     expect(shortName("router:maker/model:free")).toBe("maker/model:free");
     expect(shortName("plain")).toBe("plain");
   });
@@ -88,20 +88,20 @@ describe("models to choose from", () => {
 describe("effort", () => {
   const models = [model("a:x", { efforts: ["low", "high"] }), model("a:y", { efforts: [] })];
 
-  test("is what the model has, or unknown", () => {
+  test("is that of the model, or unknown", () => {
     expect(effortsOf(models, "a:x")).toEqual(["low", "high"]);
     expect(effortsOf(models, "a:y")).toEqual([]);
     expect(effortsOf(models, "a:z")).toBeNull();
   });
 
-  test("is kept with another model only if that has it", () => {
+  test("is kept with another model only if that supports it", () => {
     expect(supportedEffort(models, "a:x", "high")).toBe("high");
     expect(supportedEffort(models, "a:x", "max")).toBeNull();
     expect(supportedEffort(models, "a:z", "max")).toBe("max");
   });
 });
 
-test("what is not chosen is the agent's", () => {
+test("without a choice the agent's model is used", () => {
   const agent = { model: "a:x", effort: "low" } as Parameters<typeof effectiveModel>[1];
   expect(effectiveModel({ model: null, effort: null }, agent)).toEqual({
     model: "a:x",
@@ -120,7 +120,7 @@ test("what is not chosen is the agent's", () => {
 describe("moving by keys", () => {
   const at = (why: string | null) => ({ name: "", label: "", window: null, why, isOwn: false });
 
-  test("passes what cannot be chosen, round the end", () => {
+  test("skips unavailable models, and wraps around", () => {
     const options = [at(null), at("no"), at(null)];
     expect(nextChoosable(options, 0, 1)).toBe(2);
     expect(nextChoosable(options, 2, 1)).toBe(0);
@@ -128,7 +128,7 @@ describe("moving by keys", () => {
     expect(nextChoosable(options, -1, 1)).toBe(0);
   });
 
-  test("stays nowhere when nothing can be chosen", () => {
+  test("selects nothing if nothing is available", () => {
     expect(nextChoosable([at("no")], -1, 1)).toBe(-1);
     expect(nextChoosable([], -1, 1)).toBe(-1);
   });

@@ -34,7 +34,7 @@ export interface ModelOption {
   readonly window: number | null;
   /** Why it cannot be chosen; null when it can. */
   readonly why: string | null;
-  /** It is the one that the agent has when nothing else is said. */
+  /** The agent's default model. */
   readonly isOwn: boolean;
 }
 
@@ -48,7 +48,7 @@ interface Source {
   readonly providers: readonly Provider[];
 }
 
-/** `own`: the model of the chat's agent. Its group comes first, as the server has it. */
+/** Models by provider, in the server's order. `own`: the agent's default model. */
 export function modelGroups(source: Source, own: string | null, query: string): ModelGroup[] {
   const groups = new Map<string, ModelOption[]>();
   const put = (provider: string, model: ModelOption) => {
@@ -63,7 +63,7 @@ export function modelGroups(source: Source, own: string | null, query: string): 
     const { name, usable, remedy, default: model } = provider;
     const isThere = model === null || source.models.some((each) => each.name === model);
     if (usable || isThere || !matchesQuery(query, model)) continue;
-    const why = remedy ?? "it is not available";
+    const why = remedy ?? "not available";
     put(name, { name: model, label: shortName(model), window: null, why, isOwn: false });
   }
   return [...groups].map(([provider, models]) => ({ provider, models }));
@@ -80,14 +80,14 @@ function modelOption(
   return { name, label: shortName(name), window, why, isOwn: name === own };
 }
 
-/** Every word is somewhere in it, in whatever order. */
+/** Whether a name contains all words of a query. */
 function matchesQuery(query: string, name: string): boolean {
   const text = name.toLowerCase();
   const words = query.toLowerCase().split(/\s+/);
   return words.every((word) => text.includes(word));
 }
 
-/** Without its provider: provider:model. */
+/** The model without its provider (`provider:model`). */
 export function shortName(name: string): string {
   return name.slice(name.indexOf(":") + 1);
 }
@@ -120,7 +120,7 @@ export function effortIn(text: string | null | undefined): Effort | null {
   return EFFORTS.find((effort) => effort === text) ?? null;
 }
 
-/** What the chat is answered by, and how hard it thinks; `null` where the agent's is not known. */
+/** The model and effort in use: the chosen ones or the agent's; null if unknown. */
 export function effectiveModel(
   chosen: { readonly model: string | null; readonly effort: Effort | null },
   agent: Agent | undefined,
@@ -131,7 +131,7 @@ export function effectiveModel(
   };
 }
 
-/** The place of the next that can be chosen, round and round; -1 when there is none. */
+/** The index of the next model that can be chosen, wrapping around; -1 if there is none. */
 export function nextChoosable(options: readonly ModelOption[], at: number, by: 1 | -1): number {
   for (let step = 1; step <= options.length; step += 1) {
     const place = (at + by * step + options.length * (step + 1)) % options.length;

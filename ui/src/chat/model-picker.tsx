@@ -5,7 +5,7 @@ import { useEffect, useId, useMemo, useRef, useState } from "react";
 import { Link } from "wouter";
 import type { Effort } from "../api/types";
 import { useStore } from "../reactive/store";
-import { type Catalog, catalog, useCatalog } from "../store/catalog";
+import { type Catalog, catalogStore, useCatalog } from "../store/catalog";
 import { Button } from "../ui/button";
 import { type Floating, useFloating } from "../ui/floating";
 import { count } from "../ui/format";
@@ -25,7 +25,7 @@ import {
 } from "./model-options";
 import "./model-picker.css";
 
-/** Null where the agent decides. */
+/** Chosen model and effort; null for the agent's default. */
 export interface ModelSelection {
   readonly model: string | null;
   readonly effort: Effort | null;
@@ -36,12 +36,12 @@ interface Props extends ModelSelection {
   readonly agent: string;
   readonly onChange: (picked: ModelSelection) => void;
   readonly disabled?: boolean;
-  /** Each other number opens it, as if the button had been pressed. */
+  /** A changed number opens the picker. */
   readonly opens?: number;
 }
 
 export function ModelPicker({ model, effort, agent, onChange, disabled, opens = 0 }: Props) {
-  const current = useStore(catalog);
+  const current = useStore(catalogStore);
   const owner = current?.agents.find((each) => each.name === agent);
   const effective = effectiveModel({ model, effort }, owner);
   const { button, isOpen, toggle, close } = usePickerOpening(opens);
@@ -81,7 +81,7 @@ export function ModelPicker({ model, effort, agent, onChange, disabled, opens = 
   );
 }
 
-/** Opened also from elsewhere. */
+/** Open state of the picker, which other components can open too. */
 function usePickerOpening(opens: number): Floating {
   const opening = useFloating();
   const { open } = opening;
@@ -100,12 +100,12 @@ interface PanelProps {
   readonly onClose: () => void;
 }
 
-/** Read again each time: keys may have been added, or agents changed, since the page was opened. */
+/** Loads the catalog each time it opens: keys and agents may have changed. */
 function Panel(props: PanelProps) {
   const state = useCatalog();
   switch (state.is) {
     case "reading":
-      return <p className="picker-empty">The models are being read.</p>;
+      return <p className="picker-empty">Loading the models…</p>;
     case "failed":
       return (
         <div className="picker-unread" role="alert">
@@ -116,29 +116,29 @@ function Panel(props: PanelProps) {
         </div>
       );
     case "read":
-      return <Choices {...props} known={state.catalog} />;
+      return <Choices {...props} catalog={state.catalog} />;
   }
 }
 
 interface ChoicesProps extends PanelProps {
-  readonly known: Catalog;
+  readonly catalog: Catalog;
 }
 
-function Choices({ known, own, ownEffort, picked, onChange, onClose }: ChoicesProps) {
+function Choices({ catalog, own, ownEffort, picked, onChange, onClose }: ChoicesProps) {
   const inUseNow = picked.model ?? own;
   const choose = (name: string | null) => {
-    // The agent's own stays a choice of the agent: it follows when the agent gets another one.
+    // The agent's default is stored as null, so that it follows changes of the agent.
     const model = name === own ? null : name;
-    onChange({ model, effort: supportedEffort(known.models, name, picked.effort) });
+    onChange({ model, effort: supportedEffort(catalog.models, name, picked.effort) });
     onClose();
   };
-  const needKey = known.providers.filter((each) => !each.usable).length;
+  const needKey = catalog.providers.filter((each) => !each.usable).length;
   return (
     <div className="picker-panel">
-      <Finder known={known} own={own} current={inUseNow} onChoose={choose} />
+      <Finder catalog={catalog} own={own} current={inUseNow} onChoose={choose} />
       <div className="picker-part">
         <EffortChoice
-          efforts={effortsOf(known.models, inUseNow)}
+          efforts={effortsOf(catalog.models, inUseNow)}
           own={ownEffort}
           chosen={picked.effort}
           onChoose={(effort) => onChange({ ...picked, effort })}
@@ -147,7 +147,7 @@ function Choices({ known, own, ownEffort, picked, onChange, onClose }: ChoicesPr
       {needKey > 0 && (
         <p className="picker-part picker-foot">
           <Link href="/settings/providers" onClick={onClose}>
-            {needKey === 1 ? "1 provider" : `${needKey} providers`} could be added
+            {needKey === 1 ? "1 provider" : `${needKey} providers`} can be set up
           </Link>
         </p>
       )}
@@ -156,23 +156,23 @@ function Choices({ known, own, ownEffort, picked, onChange, onClose }: ChoicesPr
 }
 
 interface FinderProps {
-  readonly known: Catalog;
+  readonly catalog: Catalog;
   readonly own: string | null;
   readonly current: string | null;
   readonly onChoose: (name: string | null) => void;
 }
 
 /** The focus stays in the search; the arrows move what Enter chooses. */
-function Finder({ known, own, current, onChoose }: FinderProps) {
+function Finder({ catalog, own, current, onChoose }: FinderProps) {
   const [query, setQuery] = useState("");
-  const groups = useMemo(() => matchingGroups(known, own, query), [known, own, query]);
+  const groups = useMemo(() => matchingGroups(catalog, own, query), [catalog, own, query]);
   const options = groups.flatMap(({ models }) => models);
   const [moved, setMoved] = useState<number | null>(null);
   const start = query === "" ? options.findIndex(({ name }) => name === current) : -1;
   const at = moved ?? (start >= 0 ? start : nextChoosable(options, -1, 1));
   const id = useId();
   const search = useRef<HTMLInputElement>(null);
-  // Also when there was nothing to search yet.
+  // Also after the loading state.
   useEffect(() => search.current?.focus(), []);
   const press = (event: React.KeyboardEvent) => {
     const chosen = options[at];
@@ -209,17 +209,21 @@ function Finder({ known, own, current, onChoose }: FinderProps) {
         current={current}
         onChoose={onChoose}
       />
-      {options.length === 0 && <p className="picker-empty">No model is called that.</p>}
+      {options.length === 0 && <p className="picker-empty">No model matches.</p>}
     </>
   );
 }
 
-function matchingGroups(known: Catalog, own: string | null, query: string): readonly ModelGroup[] {
-  const groups = modelGroups(known, own, query);
-  const unlisted = unlistedModel(known, query);
+function matchingGroups(
+  catalog: Catalog,
+  own: string | null,
+  query: string,
+): readonly ModelGroup[] {
+  const groups = modelGroups(catalog, own, query);
+  const unlisted = unlistedModel(catalog, query);
   if (unlisted === null) return groups;
   const model = { name: unlisted, label: unlisted, window: null, why: null, isOwn: false };
-  return [...groups, { provider: "Other model, by name", models: [model] }];
+  return [...groups, { provider: "Unlisted model, by its full name", models: [model] }];
 }
 
 interface ListProps {
@@ -289,7 +293,7 @@ function Option({ id, model, isCurrent, isNext, onChoose }: OptionProps) {
         {label}
         {why !== null && <small>{why}</small>}
       </span>
-      {isOwn && <span className="picker-mark">agent's own</span>}
+      {isOwn && <span className="picker-mark">agent's default</span>}
       {window !== null && <span className="picker-window">{count(window)}</span>}
     </div>
   );
@@ -305,7 +309,7 @@ interface EffortProps {
 function EffortChoice({ efforts, own, chosen, onChoose }: EffortProps) {
   const name = useId();
   if (efforts !== null && efforts.length === 0) {
-    return <p className="picker-empty">This model cannot be told how hard to think.</p>;
+    return <p className="picker-empty">This model has no effort setting.</p>;
   }
   const usual = own === null ? "Default" : `Default (${effortName(own).toLowerCase()})`;
   const levels = [null, ...(efforts ?? EFFORTS)];
@@ -325,7 +329,9 @@ function EffortChoice({ efforts, own, chosen, onChoose }: EffortProps) {
           </label>
         ))}
       </div>
-      {efforts === null && <small>The model's levels are unknown: the nearest one is used.</small>}
+      {efforts === null && (
+        <small>The levels of this model are unknown: the nearest one it supports is used.</small>
+      )}
     </fieldset>
   );
 }

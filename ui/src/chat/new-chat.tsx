@@ -12,7 +12,7 @@ import { type DraftContent, isEmpty, promptOf, sendBlocker } from "../composer/d
 import { useFirstFocus, useSend } from "../composer/new-message";
 import { readStored, writeStored } from "../reactive/local-storage";
 import { useStore } from "../reactive/store";
-import { catalog } from "../store/catalog";
+import { catalogStore } from "../store/catalog";
 import type { ChatList } from "../store/chat-list";
 import type { ModelChoice } from "../store/open-chat";
 import { IconButton } from "../ui/button";
@@ -46,7 +46,7 @@ export function NewChat({ list }: Props) {
         <NewBox
           draft={draft}
           creating={creating}
-          onCreate={(prompt, made) => create(prompt, draft.keys, made)}
+          onCreate={(prompt, onCreated) => create(prompt, draft.keys, onCreated)}
         >
           <AgentPicker {...start} />
           {start.agent !== undefined && (
@@ -83,9 +83,9 @@ interface NewChatOptions {
   readonly setChoice: (choice: ModelChoice) => void;
 }
 
-/** Who is to answer, and how: as it was last time, where that is still possible. */
+/** Agent and model for a new chat: the last choice, if it is still available. */
 function useNewChatOptions(): NewChatOptions {
-  const knownAgents = useStore(catalog)?.agents;
+  const knownAgents = useStore(catalogStore)?.agents;
   const [{ name, choice }, set] = useState(() =>
     readStored<{ name: string | null; choice: ModelChoice }>("new", { name: null, choice: {} }),
   );
@@ -98,16 +98,16 @@ function useNewChatOptions(): NewChatOptions {
   return {
     agents,
     agent: lastAgent ?? agents[0],
-    // The same before the agents are read: else the same request would be another one.
+    // The stored name until the agents are loaded: a retry must send the same request.
     chosen: knownAgents === undefined ? name : (lastAgent?.name ?? null),
     choice,
-    // Another agent has a model of its own.
+    // Each agent has its own default model.
     setAgent: (chosen) => change({ name: chosen, choice: {} }),
     setChoice: (chosen) => change({ name, choice: chosen }),
   };
 }
 
-/** Asked again for the same after a failure, the server makes one chat and not two. */
+/** Creates the chat. A retry of the same request does not create a second one. */
 function useCreate(list: ChatList, { chosen, choice }: NewChatOptions) {
   const [creating, setCreating] = useState(false);
   const create = async (
@@ -132,7 +132,7 @@ function useCreate(list: ChatList, { chosen, choice }: NewChatOptions) {
 interface BoxProps {
   readonly draft: Draft;
   readonly creating: boolean;
-  readonly onCreate: (prompt: Prompt, made: (chat: string) => void) => void;
+  readonly onCreate: (prompt: Prompt, onCreated: (chat: string) => void) => void;
   readonly children: ReactNode;
 }
 
@@ -145,7 +145,7 @@ function NewBox({ draft, creating, onCreate, children }: BoxProps) {
     const prompt = promptOf(content);
     if (prompt === null || creating) return;
     const here = location.pathname;
-    // What is refused is still there to be sent.
+    // After a refusal the draft stays.
     onCreate(prompt, (chat) => {
       if (draft.isMine) moveLaterText(content, location.pathname === here ? chat : null);
     });
@@ -167,7 +167,7 @@ function NewBox({ draft, creating, onCreate, children }: BoxProps) {
         left={children}
         right={
           <IconButton
-            label={armed ? "Sends once the files are uploaded" : "Send"}
+            label={armed ? "Will be sent when the files are uploaded" : "Send"}
             look="main"
             busy={creating}
             disabled={empty}
@@ -181,9 +181,9 @@ function NewBox({ draft, creating, onCreate, children }: BoxProps) {
   );
 }
 
-/** What was written while the chat was made goes along with whoever is taken there, if anybody is. */
+/** Moves text written during the creation into the new chat, if the user is taken there. */
 function moveLaterText(sent: DraftContent, chat: string | null): void {
-  // They may have left, and come back to another one.
+  // The draft may be another object by now.
   const draft = draftNamed("new");
   draft.removeSent(sent);
   const since = draft.content.get();

@@ -5,7 +5,7 @@ import type { Problem } from "../api/problem";
 import { useTabTitle } from "../approvals/tab-title";
 import "./chat-head.css";
 
-/** A chat that is not there, or that one may not know of: the server does not say which. */
+/** Page for a chat that does not exist or is not visible: the server does not say which. */
 export function ChatNotFound({ problem }: { readonly problem: Problem }) {
   useTabTitle("Not found");
   return (
@@ -18,7 +18,7 @@ export function ChatNotFound({ problem }: { readonly problem: Problem }) {
   );
 }
 
-/** An address that no screen has. */
+/** Page for an unknown URL. */
 export function NotFound() {
   useTabTitle("Not found");
   return (
@@ -31,7 +31,7 @@ export function NotFound() {
 
 function WaysOut() {
   return (
-    <p className="missing-ways">
+    <p className="missing-links">
       <Link href="/">Back to the chats</Link>
       <Link href="/new">Start a new chat</Link>
     </p>

@@ -12,13 +12,13 @@ test("only what works with the agent's tools is suggested", () => {
   expect(names).not.toContain("list files, then search for TODO");
 });
 
-test("an agent with all tools is suggested everything, and one that is unknown what needs none", () => {
+test("an agent with all tools gets all suggestions, and an unknown one those without tools", () => {
   const all = SUGGESTIONS.flatMap(({ needs = [] }) => needs);
   expect(suggestionsFor(agent(...all))).toEqual(SUGGESTIONS);
   expect(suggestionsFor(undefined).every(({ needs }) => needs === undefined)).toBe(true);
 });
 
-test("the demo is told from models by its name", () => {
+test("the demo is recognized by its name", () => {
   expect([isDemo("demo:demo"), isDemo("openai:demo"), isDemo(undefined)]).toEqual([
     true,
     false,

@@ -5,7 +5,7 @@ import type { Agent } from "../api/types";
 export interface Suggestion {
   readonly name: string;
   readonly prompt: string;
-  /** The tools that it takes. */
+  /** The tools it needs. */
   readonly needs?: readonly string[];
 }
 
@@ -28,7 +28,7 @@ export const SUGGESTIONS: readonly Suggestion[] = [
   },
   { name: "A long answer to stop or steer", prompt: "long answer of 2,000 words" },
   { name: "Errors and retries", prompt: "fail 2 times with rate limit" },
-  { name: "A summary: type /compact when it is done", prompt: "long answer of 400 words" },
+  { name: "A summary: type /compact after the answer", prompt: "long answer of 400 words" },
   { name: "Everything it understands", prompt: "help" },
 ];
 

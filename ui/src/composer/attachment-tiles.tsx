@@ -11,7 +11,7 @@ import { bytes } from "../ui/format";
 import type { Draft } from "./draft";
 import { type Attachment, pictureOf } from "./draft-content";
 
-/** What goes along with a message. */
+/** The attached files as tiles. */
 export function AttachmentTiles({ draft }: { readonly draft: Draft }) {
   const files = useStore(draft.content, (content) => content.files);
   if (files.length === 0) return null;
@@ -38,7 +38,7 @@ function Tile({ file, draft }: { readonly file: Attachment; readonly draft: Draf
         <UploadState file={file} />
       </span>
       {progress.is === "failed" && (
-        <IconButton label={`Upload ${name} again`} small onClick={() => draft.retry(id)}>
+        <IconButton label={`Retry the upload of ${name}`} small onClick={() => draft.retry(id)}>
           <RotateCw size={14} />
         </IconButton>
       )}

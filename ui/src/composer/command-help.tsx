@@ -19,7 +19,7 @@ export function CommandHelp({ onClose }: { readonly onClose: () => void }) {
         ))}
       </dl>
       <p className="composer-help-keys">
-        For the keys, press <kbd>?</kbd> outside of a text.
+        For keyboard shortcuts, press <kbd>?</kbd> outside a text field.
       </p>
       <div className="dialog-buttons">
         <Button onClick={onClose}>Close</Button>

@@ -32,7 +32,7 @@ interface Props {
   readonly right: ReactNode;
 }
 
-/** Text and files, as they are written everywhere. What becomes of them is others' affair. */
+/** Text field, attachments and buttons, used for new chats, messages and edits. */
 export function ComposerBox({ draft, field, above, left, right, ...rest }: Props) {
   useEffect(() => draft.follow(), [draft]);
   return (

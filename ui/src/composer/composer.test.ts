@@ -31,32 +31,32 @@ const command = (name: string) => {
 };
 
 describe("commands", () => {
-  test("a slash alone offers all of them", () => {
+  test("a slash alone lists all commands", () => {
     expect(names("")).toEqual(COMMANDS.map((each) => each.name));
   });
 
-  test("the beginning of a name goes before the beginning of one of its words", () => {
+  test("a match at the start of a name ranks above one at the start of a word in it", () => {
     expect(names("m")).toEqual(["model", "export markdown"]);
   });
 
-  test("they are found by what they do", () => {
+  test("commands are found by words of their description", () => {
     expect(names("summ")).toEqual(["compact"]);
     expect(names("title")).toEqual(["rename"]);
   });
 
-  test("a text that no command fits is a message", () => {
+  test("a text that matches no command is a message", () => {
     expect(names("tmp is full")).toEqual([]);
     expect(commandQuery("/etc/passwd is odd")).toBeNull();
     expect(commandQuery("/compact\nplease")).toBeNull();
     expect(commandQuery(" /compact")).toBeNull();
   });
 
-  test("what stands behind the slash is looked for without regard to case", () => {
+  test("matching ignores case", () => {
     expect(commandQuery("/Export M")).toBe("export m");
     expect(names("export m")).toEqual(["export markdown"]);
   });
 
-  test("what cannot be done now says when it can", () => {
+  test("an unavailable command says when it is available", () => {
     expect(whyUnavailable(command("retry"), "idle")).toBe("after an error");
     expect(whyUnavailable(command("retry"), "error")).toBeNull();
     expect(whyUnavailable(command("stop"), "idle")).toBe("while the agent is working");
@@ -64,7 +64,7 @@ describe("commands", () => {
     expect(whyUnavailable(command("rename"), null)).toBeNull();
   });
 
-  test("arrows go round", () => {
+  test("the arrow keys wrap around", () => {
     expect([wrappedIndex(2, 1, 3), wrappedIndex(0, -1, 3), wrappedIndex(0, 1, 0)]).toEqual([
       0, 2, 0,
     ]);
@@ -93,21 +93,21 @@ describe("keys", () => {
     expect(deliveryOf(key({}), true)).toBeNull();
   });
 
-  test("each way says what it does, and says another thing while the agent waits", () => {
+  test("each delivery mode has a description, and another one while the agent waits", () => {
     const running = deliveryModes("running").map((way) => way.about);
     const waits = deliveryModes("requires_action").map((way) => way.about);
     expect(new Set([...running, ...waits]).size).toBe(6);
   });
 
-  test("there is a choice only while a turn is not over", () => {
+  test("delivery modes are offered only during a turn", () => {
     const statuses = ["idle", "error", "running", "interrupting", "requires_action"] as const;
     expect(statuses.map(hasChoice)).toEqual([false, false, true, true, true]);
   });
 
-  test("how long a message is queued depends on whom the agent waits for", () => {
+  test("the hint says until when a message is queued", () => {
     const waitingFor = (kind: string) => waitingHint("requires_action", [{ kind } as Pending]);
     expect(waitingFor("approval")).toContain("until you have answered");
-    expect(waitingFor("child")).toContain("its subagents");
+    expect(waitingFor("child")).toContain("the subagents");
     expect(waitingHint("running", [])).toBeNull();
   });
 });
@@ -120,18 +120,18 @@ describe("a paste", () => {
     expect(isLong("a".repeat(1_000))).toBe(true);
   });
 
-  test("that is long goes beside the message, unless it is asked for as text", () => {
+  test("that is long is attached, unless it is pasted as plain text", () => {
     expect(pasteAction("a".repeat(1_000), 0, false)).toBe("attach");
     expect(pasteAction("a".repeat(1_000), 0, true)).toBe("inline");
     expect(pasteAction("short", 0, false)).toBe("inline");
   });
 
-  test("with a picture of its text is the text", () => {
+  test("with a text and its picture is the text", () => {
     expect(pasteAction("a\tb", 1, false)).toBe("inline");
     expect(pasteAction("", 2, false)).toBe("files");
   });
 
-  test("gets a name that is free", () => {
+  test("gets an unused file name", () => {
     expect(pastedName([])).toBe("pasted.txt");
     expect(pastedName(["pasted.txt", "pasted-2.txt"])).toBe("pasted-3.txt");
   });
@@ -143,27 +143,27 @@ const done = (id: string, media = "image/png"): Attachment => {
 };
 
 describe("a prompt", () => {
-  test("of text alone is text, without the blanks at its end", () => {
+  test("of text alone is a string without trailing white space", () => {
     expect(promptOf({ text: "  hello \n\n", files: [] })).toBe("  hello");
   });
 
-  test("with files is parts, the text first", () => {
+  test("with files is a list of parts, the text first", () => {
     expect(promptOf({ text: "see", files: [done("f")] })).toEqual([
       { type: "text", text: "see" },
       { type: "file", file: "f" },
     ]);
   });
 
-  test("of files alone has no empty text", () => {
+  test("of files alone has no text part", () => {
     expect(promptOf({ text: " \n", files: [done("f")] })).toEqual([{ type: "file", file: "f" }]);
   });
 
-  test("of nothing is none", () => {
+  test("of an empty draft is null", () => {
     expect(promptOf({ text: " ", files: [] })).toBeNull();
     expect(isEmpty({ text: "\n", files: [] })).toBe(true);
   });
 
-  test("waits for files that are on their way, and for those that failed", () => {
+  test("is blocked by running and failed uploads", () => {
     const way: Attachment = { ...done("f"), progress: { is: "uploading", share: 0.5 } };
     const failed: Attachment = { ...done("g"), progress: { is: "failed", why: "no" } };
     expect(sendBlocker({ text: "", files: [done("f")] })).toBeNull();
@@ -171,7 +171,7 @@ describe("a prompt", () => {
     expect(sendBlocker({ text: "", files: [way, failed] })).toBe("failed");
   });
 
-  test("that was said becomes the same prompt again", () => {
+  test("made from a sent message is the same prompt again", () => {
     const message: Message = {
       role: "user",
       kind: "prompt",
@@ -196,24 +196,24 @@ describe("a prompt", () => {
     ]);
   });
 
-  test("shows pictures that a browser may show, and no others", () => {
+  test("previews only safe image types", () => {
     expect(pictureOf(done("f"))).toBe("/api/v1/files/f");
     expect(pictureOf(done("f", "image/svg+xml"))).toBeNull();
   });
 });
 
-describe("characters that nobody sees", () => {
-  test("are counted, apart from those that turn the text", () => {
+describe("invisible characters", () => {
+  test("are counted apart from direction characters", () => {
     expect(countInvisible("a\u200Bb\u{E0041}\u{E0042}")).toEqual({ hidden: 3, directional: 0 });
     expect(countInvisible("a\u202Eb\u2066c")).toEqual({ hidden: 0, directional: 2 });
   });
 
-  test("are warned of in words", () => {
+  test("lead to a warning", () => {
     expect(invisibleWarning("a\u200Bb")).toContain("1 invisible character");
     expect(invisibleWarning("a\u202Eb\u200Bc\u200B")).toContain("2 invisible characters and 1");
   });
 
-  test("are none where they belong to what is seen", () => {
+  test("are not counted in emoji and in scripts that need them", () => {
     const family = "\u{1F468}\u200D\u{1F469}\u200D\u{1F467}";
     const scotland = "\u{1F3F4}\u{E0067}\u{E0062}\u{E0073}\u{E0063}\u{E0074}\u{E007F}";
     const heart = "\u2764\uFE0F";
@@ -224,7 +224,7 @@ describe("characters that nobody sees", () => {
     }
   });
 
-  test("can be spelled", () => {
+  test("are shown as escapes", () => {
     expect(escapeInvisible("a\u202Eb\u{E0041}")).toBe("a\\u202eb\\u{e0041}");
   });
 });
@@ -240,22 +240,22 @@ const ids = (queue: readonly Queued[]) => queue.map((each) => each.id).join("");
 describe("the order of the queue", () => {
   const queue = [queued("s", "steer"), queued("a"), queued("b"), queued("c")];
 
-  test("a message moves to a place", () => {
+  test("a message moves to an index", () => {
     expect(ids(reordered(queue, "c", 1))).toBe("scab");
     expect(ids(reordered(queue, "a", 2))).toBe("sbac");
   });
 
-  test("a message stays among its kind", () => {
+  test("a message stays among those of its delivery mode", () => {
     expect(ids(reordered(queue, "b", 0))).toBe("sbac");
     expect(reordered(queue, "s", 3)).toBe(queue);
     expect(range(queue, "b")).toEqual([1, 3]);
   });
 
-  test("a message that is gone moves nothing", () => {
+  test("an unknown message moves nothing", () => {
     expect(reordered(queue, "x", 0)).toBe(queue);
   });
 
-  test("the place is that of the row under the pointer, or the nearest", () => {
+  test("the index is that of the row under the pointer, or the nearest", () => {
     expect([-5, 5, 15, 99].map((height) => indexAt([10, 20, 30], height))).toEqual([0, 0, 1, 2]);
   });
 });
@@ -268,8 +268,8 @@ const stored = (number: number, kind: Message["kind"], text = ""): Stored => ({
   created_at: 0,
 });
 
-describe("what was said before", () => {
-  test("comes newest first, without answers and repetitions", () => {
+describe("input history", () => {
+  test("has the newest prompt first, without answers and repetitions", () => {
     const messages = [
       stored(1, "prompt", "one"),
       stored(2, "answer", "yes"),
@@ -279,7 +279,7 @@ describe("what was said before", () => {
     expect(earlierPrompts(messages)).toEqual(["two", "one"]);
   });
 
-  test("is walked back to the oldest and forth to the draft", () => {
+  test("goes back to the oldest prompt and forward to the draft", () => {
     expect(nextIndex(null, "back", 2)).toBe(0);
     expect(nextIndex(0, "back", 2)).toBe(1);
     expect(nextIndex(1, "back", 2)).toBe(1);
@@ -296,15 +296,15 @@ describe("an edit", () => {
     stored(4, "answer"),
   ];
 
-  test("counts what people see below it", () => {
+  test("counts the visible messages below it", () => {
     expect(countBelow(messages, 1)).toBe(2);
   });
 
-  test("says all that it takes out", () => {
+  test("says what it replaces, interrupts and removes", () => {
     const chat = { status: "running" } as Snapshot;
     const transcript = { ...EMPTY, messages, chat, queue: [queued("a")] };
     expect(editWarning(transcript, 1)).toBe(
-      "Replaces this message and the 2 below it. Stops the running turn. Drops the queued message.",
+      "Replaces this message and the 2 below it. Interrupts the running turn. Removes the queued message.",
     );
     expect(editWarning({ ...EMPTY, messages }, 4)).toBe("Replaces this message.");
   });

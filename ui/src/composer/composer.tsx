@@ -19,7 +19,7 @@ export function Composer({ chat }: Props) {
   const notice = useReadOnlyNotice(chat);
   const isReadOnly = notice !== null;
   useEffect(() => {
-    // There would be nothing to leave it with.
+    // Without the composer the edit could not be cancelled.
     if (isReadOnly && editing !== null) chat.editing.set(null);
   }, [chat, isReadOnly, editing]);
   if (notice !== null) return notice;
@@ -33,22 +33,22 @@ export function Composer({ chat }: Props) {
   }
 }
 
-/** Why nothing can be said here, if so. */
+/** Notice that replaces the composer when the chat cannot be written to; null otherwise. */
 function useReadOnlyNotice(chat: OpenChat) {
   const now = useStore(session);
   const owner = useStore(chat.transcript, (transcript) => transcript.chat?.owner ?? null);
   const archived = useStore(chat.transcript, (transcript) => transcript.chat?.archived ?? false);
   if (now.is !== "in" || owner === null) return null;
   if (owner !== now.me.user) {
-    return <p className="composer-silent">This chat is shared with you: it is read-only.</p>;
+    return <p className="composer-read-only">This chat is shared with you. It is read-only.</p>;
   }
   if (!now.me.scopes.includes("write") || now.me.role === "viewer") {
-    return <p className="composer-silent">You have read-only access.</p>;
+    return <p className="composer-read-only">You have read-only access.</p>;
   }
   if (!archived) return null;
   return (
-    <p className="composer-silent">
-      Unarchive it to continue.
+    <p className="composer-read-only">
+      This chat is archived. Unarchive it to send messages.
       <Button onClick={() => attempt(() => changeChat(chat.id, { archived: false }))}>
         Unarchive
       </Button>

@@ -20,8 +20,8 @@ interface Keys {
 }
 
 /**
- * What the keys ask for; null when they only write. `coarse`: on a keyboard of glass Enter is a new
- * line, since there is no Shift to hold.
+ * The delivery mode of a key combination; null if it does not send. `coarse`: on touch screens
+ * Enter is a new line, since there is no Shift to hold.
  */
 export function deliveryOf(keys: Keys, coarse: boolean): Deliver | null {
   if (keys.key !== "Enter" || keys.altKey) return null;
@@ -44,7 +44,7 @@ export function deliveryModes(status: Status | null): readonly DeliveryMode[] {
       name: "Queue",
       keys: "Enter",
       about: waits
-        ? "Delivered once its question is answered and the turn is over."
+        ? "Delivered when its question is answered and the turn is over."
         : "Delivered when this turn is over.",
     },
     {
@@ -58,29 +58,30 @@ export function deliveryModes(status: Status | null): readonly DeliveryMode[] {
       name: "Interrupt",
       keys: "Ctrl+Shift+Enter",
       about: waits
-        ? "Also stops its subagents, then delivers this."
-        : "Stops the turn, then delivers this.",
+        ? "Interrupts the turn and its subagents, then delivers this."
+        : "Interrupts the turn, then delivers this.",
     },
   ];
 }
 
-/** Of a message that waits. */
+/** When a queued message is delivered, by its mode. */
 export const DELIVERY_LABELS: Readonly<Record<Deliver, string>> = {
   queue: "after this turn",
   steer: "before the next step",
   interrupt: "now",
 };
 
-/** What it means for a message that the chat waits. That it does, and for whom, is said above. */
+/** Hint for a chat that waits: until when a message is queued, and what steering skips. */
 export function waitingHint(status: Status | null, actions: readonly Pending[]): string | null {
   if (status !== "requires_action") return null;
   const kinds = new Set(actions.map((action) => action.kind));
   const queued = (until: string, skipped: string) =>
     `A message is queued until ${until}; steering skips ${skipped}.`;
-  if (kinds.has("approval") || kinds.has("answer")) return queued("you have answered", "that");
-  if (kinds.has("client")) return queued("its program has answered", "that");
-  if (kinds.has("child")) return queued("its subagents are done", "waiting for them");
-  return queued("it continues", "what it is waiting for");
+  if (kinds.has("approval") || kinds.has("answer"))
+    return queued("you have answered", "the question");
+  if (kinds.has("client")) return queued("the client has answered", "the call");
+  if (kinds.has("child")) return queued("the subagents are done", "waiting for them");
+  return queued("the agent continues", "what it is waiting for");
 }
 
 export function placeholder(status: Status | null): string {

@@ -5,7 +5,7 @@ import { messageText } from "../store/message-text";
 
 export type PromptPart = Exclude<Prompt, string>[number];
 
-/** How far a file is: on its way, there, or not to be had. */
+/** State of an upload. */
 export type Progress =
   | { readonly is: "uploading"; readonly share: number }
   | { readonly is: "done"; readonly part: PromptPart }
@@ -18,7 +18,7 @@ export interface Attachment {
   /** Size in bytes; null if unknown. */
   readonly size: number | null;
   readonly progress: Progress;
-  /** Of a long paste: it may still be put into the message. */
+  /** Text of a long paste, which can still be inserted into the message. */
   readonly text?: string;
 }
 
@@ -33,13 +33,13 @@ export function isEmpty({ text, files }: DraftContent): boolean {
   return text.trim() === "" && files.length === 0;
 }
 
-/** What keeps a message from being sent just now. */
+/** Why a message cannot be sent yet: an upload is running or has failed. */
 export function sendBlocker({ files }: DraftContent): "uploading" | "failed" | null {
   if (files.some(({ progress }) => progress.is === "failed")) return "failed";
   return files.some(({ progress }) => progress.is === "uploading") ? "uploading" : null;
 }
 
-/** Null when there is nothing to say. */
+/** The prompt for the API; null if the draft is empty. */
 export function promptOf({ text, files }: DraftContent): Prompt | null {
   const trimmed = text.trimEnd();
   const parts = files.flatMap(({ progress }) => (progress.is === "done" ? [progress.part] : []));
@@ -49,7 +49,7 @@ export function promptOf({ text, files }: DraftContent): Prompt | null {
 
 const UPLOADED = "holdfast:";
 
-/** Something that was said before, to be changed. */
+/** The content of a sent message, for editing. */
 export function contentOf({ parts }: Message): DraftContent {
   const files = parts.flatMap((part, at) => {
     const attachment = attachmentOf(part, `said ${at}`);
@@ -87,14 +87,14 @@ function uploadedId(ref: string | null): string | null {
   return ref?.startsWith(UPLOADED) ? ref.slice(UPLOADED.length) : null;
 }
 
-/** What a browser shows as a picture and the server serves as one. */
+/** URL of an attachment that can be previewed as an image; null otherwise. */
 export function pictureOf({ media, progress }: Attachment): string | null {
   if (progress.is !== "done" || progress.part.type !== "file" || !progress.part.file) return null;
   if (!/^image\/(png|jpeg|gif|webp|avif)$/.test(media)) return null;
   return `/api/v1/files/${encodeURIComponent(progress.part.file)}`;
 }
 
-/** What a message is about, in one line. */
+/** The text of a message on one line. */
 export function oneLineOf(message: Message): string {
   return messageText(message.parts).replace(/\s+/g, " ").trim();
 }

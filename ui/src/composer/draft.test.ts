@@ -47,7 +47,7 @@ const open = () => new Draft("c", undefined, send);
 const kinds = (draft: Draft) => draft.content.get().files.map((file) => file.progress.is);
 const file = (name: string) => new File(["x"], name, { type: "image/png" });
 
-test("what is written survives a reload, and is gone when it was sent", () => {
+test("a draft survives a reload, and is removed when it is sent", () => {
   const draft = open();
   draft.type("half a thought");
   expect(open().content.get().text).toBe("half a thought");
@@ -55,7 +55,7 @@ test("what is written survives a reload, and is gone when it was sent", () => {
   expect(open().content.get().text).toBe("");
 });
 
-test("has the same key for the same after a reload, until there is nothing left of it", () => {
+test("a draft keeps its idempotency key over a reload, until it is empty", () => {
   const draft = open();
   draft.type("Begin");
   const first = draft.keys.for("Begin");
@@ -65,7 +65,7 @@ test("has the same key for the same after a reload, until there is nothing left 
   expect(open().keys.for("Begin")).not.toBe(first);
 });
 
-test("files that arrived survive a reload, and others do not", async () => {
+test("uploaded files survive a reload, and others do not", async () => {
   const draft = open();
   draft.add([file("a.png"), file("b.png")]);
   sent[0]?.arrive();
@@ -78,7 +78,7 @@ test("files that arrived survive a reload, and others do not", async () => {
   ).toEqual(["a.png"]);
 });
 
-test("a pasted text survives a reload also when it had not arrived", async () => {
+test("an attached paste survives a reload also if its upload was not finished", async () => {
   open().addText("a long text");
   const after = open();
   expect(sent).toHaveLength(2);
@@ -87,7 +87,7 @@ test("a pasted text survives a reload also when it had not arrived", async () =>
   expect(kinds(after)).toEqual(["done"]);
 });
 
-test("a file that was refused says why, and can be tried again", async () => {
+test("a refused file says why, and can be uploaded again", async () => {
   const draft = open();
   draft.add([file("a.png")]);
   sent[0]?.fail("too large");
@@ -100,7 +100,7 @@ test("a file that was refused says why, and can be tried again", async () => {
   expect(kinds(draft)).toEqual(["done"]);
 });
 
-test("a file that is removed on its way stays away", async () => {
+test("a file removed during its upload stays removed", async () => {
   const draft = open();
   draft.add([file("a.png")]);
   draft.remove(draft.content.get().files[0]?.id ?? "");
@@ -111,7 +111,7 @@ test("a file that is removed on its way stays away", async () => {
   expect(draft.content.get().files).toEqual([]);
 });
 
-test("a pasted text can be put into the message, behind what is there", () => {
+test("an attached paste can be moved into the message, after its text", () => {
   const draft = open();
   draft.type("see this: ");
   draft.addText("one\ntwo");
@@ -119,14 +119,14 @@ test("a pasted text can be put into the message, behind what is there", () => {
   expect(draft.content.get()).toEqual({ text: "see this:\n\none\ntwo", files: [] });
 });
 
-test("what is given back stands in front of what was written meanwhile", () => {
+test("restored content is in front of text written meanwhile", () => {
   const draft = open();
   draft.type("later");
   draft.prepend({ text: "first", files: [] });
   expect(draft.content.get().text).toBe("first\n\nlater");
 });
 
-test("what was written while it was sent stays, and only that", async () => {
+test("text written while a message was sent stays, and only that text", async () => {
   const draft = open();
   draft.type("first\n");
   draft.add([file("a.png"), file("b.png")]);
@@ -143,7 +143,7 @@ test("what was written while it was sent stays, and only that", async () => {
   draft.clear();
 });
 
-test("what was rewritten while it was sent stays as it is", () => {
+test("a text rewritten while it was sent stays as it is", () => {
   const draft = open();
   draft.type("first");
   const was = draft.content.get();
@@ -154,7 +154,7 @@ test("what was rewritten while it was sent stays as it is", () => {
   expect(draft.content.get().text).toBe("");
 });
 
-test("by its name it is the one on the screen, as long as it is there", () => {
+test("a name gives the draft on the screen, as long as it is there", () => {
   vi.stubGlobal("addEventListener", () => {});
   vi.stubGlobal("removeEventListener", () => {});
   const draft = draftNamed("c", send);
@@ -165,13 +165,13 @@ test("by its name it is the one on the screen, as long as it is there", () => {
   expect(draftNamed("c", send)).not.toBe(draft);
 });
 
-test("one without a name is not kept", () => {
+test("a draft without a name is not stored", () => {
   const draft = new Draft(null, { text: "said", files: [] }, send);
   draft.type("said otherwise");
   expect(new Draft(null, undefined, send).content.get().text).toBe("");
 });
 
-test("a file that is on its way when somebody goes elsewhere is there when they come back", async () => {
+test("an upload continues while another chat is open", async () => {
   const draft = draftNamed("c", send);
   draft.add([file("a.png")]);
   const again = draftNamed("c", send);
@@ -183,7 +183,7 @@ test("a file that is on its way when somebody goes elsewhere is there when they 
   expect(draftNamed("c", send).content.get().files).toEqual([]);
 });
 
-test("nothing is kept in memory of what no longer uploads", async () => {
+test("a draft without uploads is not kept in memory", async () => {
   const draft = draftNamed("c", send);
   draft.add([file("a.png"), file("b.png"), file("c.png")]);
   const [first] = draft.content.get().files;
@@ -195,7 +195,7 @@ test("nothing is kept in memory of what no longer uploads", async () => {
   expect(draftNamed("c", send)).not.toBe(draft);
 });
 
-test("what is called off sends no more of its files", async () => {
+test("a cancelled draft stops its uploads", async () => {
   const draft = new Draft(null, undefined, send);
   draft.add([file("a.png"), file("b.png")]);
   sent[0]?.arrive();
@@ -204,7 +204,7 @@ test("what is called off sends no more of its files", async () => {
   expect(sent.map(({ cancelled }) => cancelled)).toEqual([false, true]);
 });
 
-test("a file that is on its way when somebody else signs in is not theirs", async () => {
+test("an upload is not given to another user who signs in", async () => {
   setStorageUser("ann");
   const draft = draftNamed("new", send);
   draft.type("Dear diary");

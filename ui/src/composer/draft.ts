@@ -1,8 +1,8 @@
 /**
  * A draft message: stored in this browser until it is sent, with the files already uploaded.
  *
- * Tabs share it. The one that is written in writes; another takes over what it finds and never
- * writes because of that, so that the two do not answer each other for ever.
+ * Tabs share it. The tab with the focus writes; other tabs adopt the stored text without writing,
+ * so that two tabs do not trigger each other.
  */
 
 import { IdempotencyKeys, newKey } from "../api/idempotency-key";
@@ -29,7 +29,7 @@ const uploading = new Map<string, Draft>();
 /** Drafts on the screen, by name, so that content is added to the one that is visible. */
 const onScreen = new Map<string, Draft>();
 
-/** What is about to be said under a name. Two at a time would write over what the other keeps. */
+/** The draft of a name. One object per name: two would overwrite each other's text. */
 export function draftNamed(name: string, send: UploadFunction = upload): Draft {
   const existing = uploading.get(name) ?? onScreen.get(name);
   return existing?.isMine ? existing : new Draft(name, undefined, send);
@@ -39,9 +39,9 @@ export class Draft {
   readonly content: Store<DraftContent>;
   /** Idempotency keys for what is made of this draft. Dropped when it is emptied. */
   readonly keys: IdempotencyKeys;
-  /** Null for one that is not kept. */
+  /** Null for a draft that is not stored. */
   readonly #name: string | null;
-  /** Who writes it. */
+  /** Id of the user who owns the draft. */
   readonly #user = storageUser();
   readonly #upload: UploadFunction;
   readonly #bytes = new Map<string, Blob>();
@@ -53,7 +53,7 @@ export class Draft {
     this.content = new Store(content ?? this.#readStored());
     this.keys = new IdempotencyKeys(name === null ? null : `draft.${name}.key`);
     for (const { id, progress, text } of this.content.get().files) {
-      // The page went away while it was on its way.
+      // The page was closed during the upload.
       if (progress.is !== "done" && text !== undefined) this.#begin(id, blobOf(text));
     }
   }
@@ -85,7 +85,7 @@ export class Draft {
     for (const file of files) this.#attach(file, file.name || "file", file.type);
   }
 
-  /** A long text, beside the message. */
+  /** Attaches a long pasted text as a file. */
   addText(text: string): void {
     const name = pastedName(this.content.get().files.map((file) => file.name));
     this.#attach(blobOf(text), name, "text/plain", text);
@@ -103,7 +103,7 @@ export class Draft {
     this.#files((files) => files.filter((file) => file.id !== id));
   }
 
-  /** A text that was put beside the message, into it. */
+  /** Moves the text of an attached paste into the message. */
   inline(id: string): void {
     const text = this.content.get().files.find((file) => file.id === id)?.text;
     if (text === undefined) return;
@@ -112,7 +112,7 @@ export class Draft {
     this.type(before === "" ? text : `${before.trimEnd()}\n\n${text}`);
   }
 
-  /** Puts something back in front of what is there. */
+  /** Puts content in front of the current content. */
   prepend({ text, files }: DraftContent): void {
     const now = this.content.get();
     const together = [text, now.text].filter((each) => each.trim() !== "").join("\n\n");
@@ -120,7 +120,7 @@ export class Draft {
     this.#set({ text: together, files: [...named, ...now.files] });
   }
 
-  /** Takes out what was sent, as it was then. What came since stays. */
+  /** Removes the content that was sent. Text and files added since stay. */
   removeSent(sent: DraftContent): void {
     const { text, files } = this.content.get();
     const sentIds = new Set(sent.files.map(({ id }) => id));
@@ -158,7 +158,7 @@ export class Draft {
     this.#progress(id, { is: "uploading", share: 0 });
     const name = this.content.get().files.find((file) => file.id === id)?.name ?? "file";
     const running = this.#upload(bytes, name, (share) => {
-      // Not worth keeping.
+      // Not stored: it changes too often.
       if (this.#running.has(id)) this.content.change(withProgress(id, { is: "uploading", share }));
     });
     this.#running.set(id, running);
@@ -170,7 +170,7 @@ export class Draft {
   }
 
   #onUploadEnd(id: string, running: UploadTask, progress: Progress): void {
-    if (this.#running.get(id) !== running) return; // taken away meanwhile
+    if (this.#running.get(id) !== running) return; // removed or replaced meanwhile
     this.#forgetUpload(id);
     if (progress.is === "done") this.#bytes.delete(id);
     this.#progress(id, progress);
@@ -196,7 +196,7 @@ export class Draft {
     this.content.set(content);
     if (this.#name === null || !this.isMine) return;
     if (isEmpty(content)) this.keys.done();
-    // Apart, so that a key that is pressed does not write long texts anew.
+    // Stored separately, so that a key press does not rewrite long pasted texts.
     if (content.text !== before.text) writeStored(`draft.${this.#name}`, content.text, "");
     if (content.files !== before.files) {
       writeStored(`draft.${this.#name}.files`, storable(content.files), []);
@@ -210,7 +210,7 @@ export class Draft {
   }
 }
 
-/** The server knows its name: it is for those who see the message before it is there. */
+/** The message part of an uploaded file. The name is shown until the server has the message. */
 function partOf({ id, media_type, name }: StoredFile): PromptPart {
   return { type: "file", file: id, media_type, name };
 }
@@ -222,13 +222,13 @@ function withProgress(id: string, progress: Progress): (content: DraftContent) =
   });
 }
 
-/** Behind a text; all of it where that is not its beginning any more. */
+/** The text after what was sent; all of it if it no longer starts with that. */
 function textAfter(before: string, now: string): string {
   const sent = before.trimEnd();
   return now.startsWith(sent) ? now.slice(sent.length).trimStart() : now;
 }
 
-/** What can be had again after a reload. */
+/** Files that survive a reload. */
 function storable(files: readonly Attachment[]): readonly Attachment[] {
   return files.filter(({ progress, text }) => progress.is === "done" || text !== undefined);
 }
@@ -239,7 +239,7 @@ function blobOf(text: string): Blob {
 
 const drafts = new WeakMap<OpenChat, Draft>();
 
-/** The one that all parts of the screen of a chat work on. */
+/** The draft that all parts of a chat's screen share. */
 export function draftOf(chat: OpenChat): Draft {
   const existing = drafts.get(chat);
   if (existing !== undefined) return existing;

@@ -8,7 +8,7 @@ interface Props {
   readonly onFiles: (files: readonly File[]) => void;
 }
 
-/** Takes files that are dropped anywhere beside the list of chats, and says so while they hover. */
+/** Accepts files dropped anywhere outside the chat list, with a hint while they hover. */
 export function DropZone({ onFiles }: Props) {
   const [over, setOver] = useState(false);
   const take = useRef(onFiles);
@@ -57,6 +57,6 @@ function filesIn(data: DataTransfer | null): readonly File[] {
   const items = [...(data?.items ?? [])].filter((item) => item.kind === "file");
   const files = items.filter((item) => !item.webkitGetAsEntry?.()?.isDirectory);
   if (files.length < items.length)
-    notify("Folders cannot be attached: drop the files instead.", true);
+    notify("Folders cannot be attached. Drop the files instead.", true);
   return files.map((item) => item.getAsFile()).filter((file) => file !== null);
 }

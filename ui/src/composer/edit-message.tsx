@@ -64,8 +64,8 @@ export function EditQueued({ chat, queued }: EditQueuedProps) {
       else chat.send(prompt, "queue");
     });
   const words = waits
-    ? "Edits a queued message."
-    : "This message has left the queue. What you send will be a new message.";
+    ? "You are editing a queued message."
+    : "This message has left the queue. It will be sent as a new message.";
   return (
     <EditBox edit={edit} words={words} onSave={save}>
       <Button look="main" busy={edit.saving} disabled={edit.empty} onClick={save}>
@@ -97,11 +97,11 @@ function useEdit(chat: OpenChat, begin: () => ReturnType<typeof contentOf>) {
     if (prompt === null || saving) return;
     if (blocker !== null) {
       const what =
-        blocker === "failed" ? "failed to upload: remove it or try again" : "is still uploading";
+        blocker === "failed" ? "failed to upload: retry it or remove it" : "is still uploading";
       return notify(`A file ${what}.`, true);
     }
     setSaving(true);
-    // What is refused stays here, as it was written.
+    // A refused edit stays open, with its text.
     if (!(await attempt(() => by(prompt)))) setSaving(false);
     // Otherwise another message is being edited by now.
     else if (isHere.current) cancel();

@@ -20,9 +20,9 @@ export function editWarning(transcript: Transcript, number: number): string {
     count === 0
       ? "Replaces this message."
       : `Replaces this message and the ${count === 1 ? "one" : count} below it.`,
-    runs ? "Stops the running turn." : null,
+    runs ? "Interrupts the running turn." : null,
     waiting > 0
-      ? `Drops ${waiting === 1 ? "the queued message" : `${waiting} queued messages`}.`
+      ? `Removes ${waiting === 1 ? "the queued message" : `${waiting} queued messages`}.`
       : null,
   ]
     .filter((each) => each !== null)

@@ -9,11 +9,11 @@ import { contentOf } from "./draft-content";
 const keys = new IdempotencyKeys();
 
 /**
- * A chat of its own that ends before a message, which is there to be changed and sent; where it is.
- * Before the first message there is nothing to copy: that is a new chat.
+ * Forks the chat before a message, with that message as the draft. Returns the URL of the fork.
+ * Before the first message there is nothing to copy: the draft goes to a new chat.
  */
 export async function forkBefore(chat: string, { number, message }: Stored): Promise<string> {
-  // The server's word: this page may not have read what is before.
+  // Asked of the server: this page may not have loaded the message before it.
   const page = await call("GET /chats/{chat}/messages", {
     path: { chat },
     query: { before: number, limit: 1 },

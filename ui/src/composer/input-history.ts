@@ -5,7 +5,7 @@ import { messageText } from "../store/message-text";
 
 const LIMIT = 500;
 
-/** The newest first; the same said twice in a row counts once. */
+/** Texts of earlier prompts, the newest first, without repetitions in a row. */
 export function earlierPrompts(messages: readonly Stored[]): readonly string[] {
   const texts: string[] = [];
   for (const { message } of messages.toReversed()) {
@@ -17,7 +17,7 @@ export function earlierPrompts(messages: readonly Stored[]): readonly string[] {
   return texts;
 }
 
-/** The place of the prompt to show next; null for the draft itself. */
+/** The index of the prompt to show next; null for the draft itself. */
 export function nextIndex(at: number | null, by: "back" | "forth", count: number): number | null {
   if (by === "forth") return at === null || at === 0 ? null : at - 1;
   const next = at === null ? 0 : at + 1;

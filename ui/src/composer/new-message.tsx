@@ -77,7 +77,7 @@ export function useSend(draft: Draft, send: (deliver: Deliver) => void) {
   }, [armed, blocker]);
   const ask = (deliver: Deliver) => {
     if (armed !== null) arm(null);
-    else if (blocker === "failed") notify("A file did not arrive: try it again, or remove it.");
+    else if (blocker === "failed") notify("A file failed to upload: retry it or remove it.");
     else if (blocker === "uploading") arm(deliver);
     else send(deliver);
   };
@@ -87,21 +87,21 @@ export function useSend(draft: Draft, send: (deliver: Deliver) => void) {
 function useStopOnEscape(chat: OpenChat): void {
   useEscape(
     useCallback(() => {
-      // As it is now: what was last drawn may be a moment older.
+      // Read now: the rendered status may be older.
       if (isBusy(statusOf(chat.transcript.get())) && !chat.stopping.get())
         void attempt(() => chat.interrupt());
     }, [chat]),
   );
 }
 
-/** On a phone the keyboard would cover what one came to read. */
+/** Focuses the field, except on touch screens, where the keyboard would cover the messages. */
 export function useFirstFocus(field: React.RefObject<HTMLTextAreaElement | null>): void {
   useEffect(() => {
     if (!isCoarse()) field.current?.focus();
   }, [field]);
 }
 
-/** What it means for a message that the agent waits. */
+/** Says what happens to a message while the agent waits. */
 function WaitingHint({
   chat,
   status,

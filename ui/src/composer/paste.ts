@@ -11,17 +11,17 @@ export function isLong(text: string): boolean {
 export type PasteAction = "files" | "attach" | "inline";
 
 /**
- * Programs that copy a table or a page give a picture of it along: the text is what was meant.
- * `asText`: it was asked for in so many keys that the text stays in the message.
+ * What to do with a paste. Programs that copy a table or a page add a picture of it: the text wins.
+ * `asText`: pasted with Ctrl+Shift+V, so that a long text stays in the message.
  */
 export function pasteAction(text: string, files: number, asText: boolean): PasteAction {
   if (files > 0 && text.trim() === "") return "files";
   return !asText && isLong(text) ? "attach" : "inline";
 }
 
-/** A name that none of those has. */
-export function pastedName(taken: readonly string[]): string {
-  const names = new Set(taken);
+/** The first free file name for pasted text. */
+export function pastedName(usedNames: readonly string[]): string {
+  const names = new Set(usedNames);
   for (let number = 1; ; number += 1) {
     const name = number === 1 ? "pasted.txt" : `pasted-${number}.txt`;
     if (!names.has(name)) return name;

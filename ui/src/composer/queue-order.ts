@@ -2,14 +2,14 @@
 
 import type { Queued } from "../api/types";
 
-/** The places that a message may have, the first and the last. */
+/** The first and last index that a message may have. */
 export function range(queue: readonly Queued[], id: string): readonly [number, number] {
   const kind = queue.find((each) => each.id === id)?.deliver;
   const first = queue.findIndex((each) => each.deliver === kind);
   return [first, queue.findLastIndex((each) => each.deliver === kind)];
 }
 
-/** As near to a place as it may go. The same queue when it stays where it is. */
+/** The queue with a message moved towards an index. The same array if nothing moves. */
 export function reordered(queue: readonly Queued[], id: string, to: number): readonly Queued[] {
   const from = queue.findIndex((each) => each.id === id);
   const one = queue[from];
@@ -19,7 +19,7 @@ export function reordered(queue: readonly Queued[], id: string, to: number): rea
   return place === from ? queue : queue.toSpliced(from, 1).toSpliced(place, 0, one);
 }
 
-/** The place of the row at a height, of rows that are given by where they end. */
+/** The index of the row at a height; `ends`: the bottoms of the rows. */
 export function indexAt(ends: readonly number[], height: number): number {
   const index = ends.findIndex((end) => height < end);
   return index === -1 ? ends.length - 1 : index;

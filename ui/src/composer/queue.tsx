@@ -123,10 +123,14 @@ function QueueRow({
               <Move name={name} disabled={at === last} onMove={() => onMove(at + 1, "down")} />
             </>
           )}
-          <IconButton small label={`Change: ${name}`} onClick={acts.onEdit}>
+          <IconButton small label={`Edit: ${name}`} onClick={acts.onEdit}>
             <Pencil size={14} />
           </IconButton>
-          <IconButton small label={`Stop the turn and send now: ${name}`} onClick={acts.onSendNow}>
+          <IconButton
+            small
+            label={`Interrupt the turn and send now: ${name}`}
+            onClick={acts.onSendNow}
+          >
             <SendHorizontal size={14} />
           </IconButton>
           <IconButton small label={`Remove: ${name}`} onClick={acts.onRemove}>
@@ -150,7 +154,7 @@ interface MoveProps {
   readonly onMove: () => void;
 }
 
-/** Stays where the focus can find it also at the end of the list. */
+/** Disabled by aria only at the ends of the list, so that it keeps the focus. */
 function Move({ name, up, disabled, onMove }: MoveProps) {
   const Icon = up ? ArrowUp : ArrowDown;
   return (
@@ -166,10 +170,10 @@ function Move({ name, up, disabled, onMove }: MoveProps) {
   );
 }
 
-/** A row that is put elsewhere takes the focus along. */
+/** Keeps the focus on a row's button when the row is moved. */
 function useFocusAfterMove(list: RefObject<HTMLOListElement | null>, queue: readonly Queued[]) {
   const focusAfterMove = useRef<string | null>(null);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: each time that the order is another one
+  // biome-ignore lint/correctness/useExhaustiveDependencies: whenever the order changes
   useLayoutEffect(() => {
     if (focusAfterMove.current === null) return;
     list.current?.querySelector<HTMLElement>(focusAfterMove.current)?.focus();
@@ -180,7 +184,7 @@ function useFocusAfterMove(list: RefObject<HTMLOListElement | null>, queue: read
   };
 }
 
-/** Back into the queue while there is one, else into the composer: nothing is sent by surprise. */
+/** Undo: back into the queue, or into the composer if the turn is over, so that nothing is sent. */
 function offerUndo({ id }: OpenChat, { message, deliver, model, effort }: Queued): void {
   const content = contentOf(message);
   const prompt = promptOf(content);

@@ -26,7 +26,7 @@ export function SendButton({ status, empty, armed, onSend }: Props) {
     return (
       <Button onClick={() => onSend("queue")}>
         <span className="spinner" />
-        Sends once the files are uploaded
+        Will be sent when the files are uploaded
       </Button>
     );
   }
@@ -99,13 +99,13 @@ interface StoppingProps extends StopProps {
 
 function Stop({ chat, status, stopping }: StoppingProps) {
   const button = useRef<HTMLButtonElement>(null);
-  // What is said next is said in the composer.
+  // When it disappears, the focus moves to the composer.
   useFocusFallback(button, () => null);
   return (
     <Button
       ref={button}
       busy={stopping}
-      title={isBusy(status) ? "Stop the agent (Escape)" : "Stop the waiting turn"}
+      title={isBusy(status) ? "Stop the agent (Escape)" : "Stop the turn that is waiting"}
       onClick={() => attempt(() => chat.interrupt())}
     >
       <Square size={12} fill="currentColor" />

@@ -18,7 +18,7 @@ export type CommandName =
 export interface Command {
   readonly name: CommandName;
   readonly about: string;
-  /** When it can be done, and what to say when it cannot be. Always, without. */
+  /** Statuses in which it is available (all if absent), and the hint for the others. */
   readonly when?: readonly Status[];
   readonly unless?: string;
 }
@@ -43,15 +43,15 @@ export const COMMANDS: readonly Command[] = [
     unless: "when the turn is over",
   },
   { name: "export markdown", about: "Save the chat as Markdown" },
-  { name: "export jsonl", about: "Save the chat as JSON lines, to import it elsewhere" },
-  { name: "retry", about: "Try the failed turn again", when: ["error"], unless: "after an error" },
+  { name: "export jsonl", about: "Save the chat as JSON Lines, to import it elsewhere" },
+  { name: "retry", about: "Retry the failed turn", when: ["error"], unless: "after an error" },
   {
     name: "stop",
     about: "Stop the agent, and keep what it did",
     when: ["running", "interrupting", "requires_action"],
     unless: "while the agent is working",
   },
-  { name: "help", about: "All commands" },
+  { name: "help", about: "List all commands" },
 ];
 
 /** The text after the slash if it may be a command; null otherwise. */
@@ -59,7 +59,7 @@ export function commandQuery(text: string): string | null {
   return /^\/[a-z ]*$/i.test(text) ? text.slice(1).trimEnd().toLowerCase() : null;
 }
 
-/** Those that fit, the likelier first: by the beginning of a name, of a word, of what it does. */
+/** Matching commands, best first: by start of the name, of a word in it, of the description. */
 export function matchingCommands(query: string, commands = COMMANDS): readonly Command[] {
   const ranked = commands.map((command) => ({ command, rank: rank(command, query) }));
   return ranked
@@ -77,7 +77,7 @@ function rank({ name, about }: Command, query: string): number {
   return query.length > 2 && words.some((word) => word.startsWith(query)) ? 2 : NO;
 }
 
-/** Why it cannot be done now; null when it can. */
+/** Why a command is unavailable now; null if it is available. */
 export function whyUnavailable({ when, unless }: Command, status: Status | null): string | null {
   return when === undefined || (status !== null && when.includes(status)) ? null : (unless ?? "");
 }

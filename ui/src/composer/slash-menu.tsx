@@ -16,7 +16,7 @@ export function optionId(list: string, at: number): string {
   return `${list}-${at}`;
 }
 
-/** What can be asked for. The focus stays in the text, which says what is chosen here. */
+/** The matching commands. The focus stays in the text field, which controls the selection. */
 export function SlashMenu({ id, commands, active, status, onChoose }: Props) {
   const list = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -36,7 +36,7 @@ export function SlashMenu({ id, commands, active, status, onChoose }: Props) {
             aria-selected={at === active}
             aria-disabled={why !== null || undefined}
             className="composer-command"
-            // The text keeps the focus.
+            // The text field keeps the focus.
             onPointerDown={(event) => event.preventDefault()}
             onClick={() => onChoose(command)}
           >

@@ -11,7 +11,7 @@ import { useStore } from "../reactive/store";
 import type { Draft } from "./draft";
 import { pasteAction } from "./paste";
 
-/** A list that belongs to the field, and what is chosen in it. */
+/** A listbox controlled by the field, and its active option. */
 export interface Popup {
   readonly id: string;
   readonly active: string | undefined;
@@ -26,7 +26,7 @@ interface Props {
   readonly field: RefObject<HTMLTextAreaElement | null>;
 }
 
-/** Where one writes. It grows with the text. */
+/** A text field that grows with its text. */
 export function TextField({ draft, label, placeholder, onKeyDown, popup, field }: Props) {
   const text = useStore(draft.content, (content) => content.text);
   const paste = usePaste(draft);
@@ -34,7 +34,7 @@ export function TextField({ draft, label, placeholder, onKeyDown, popup, field }
     const element = field.current;
     if (element === null) return;
     element.style.height = "auto";
-    // Read again for each text. The style sheet says how high it may get.
+    // Measured for each text. The style sheet limits the height.
     element.style.height = text === "" ? "" : `${element.scrollHeight}px`;
   }, [text, field]);
   return (
@@ -54,7 +54,7 @@ export function TextField({ draft, label, placeholder, onKeyDown, popup, field }
       onPaste={paste.onPaste}
       onKeyDown={(event) => {
         paste.onKeyDown(event);
-        // What an input method does with a key is its own affair.
+        // Keys of an input method are not commands.
         if (!event.nativeEvent.isComposing && event.keyCode !== 229) onKeyDown(event);
       }}
     />
@@ -62,7 +62,7 @@ export function TextField({ draft, label, placeholder, onKeyDown, popup, field }
 }
 
 function usePaste(draft: Draft) {
-  // The event of a paste does not say which keys were held.
+  // A paste event does not say which keys were held.
   const asText = useRef(false);
   return {
     onKeyDown: (event: KeyboardEvent) => {

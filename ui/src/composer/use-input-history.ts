@@ -5,7 +5,7 @@ import type { OpenChat } from "../store/open-chat";
 import type { Draft } from "./draft";
 import { earlierPrompts, nextIndex } from "./input-history";
 
-/** Arrow up, in an empty composer, goes through what was said before. */
+/** Recalls earlier prompts with the arrow keys, starting from an empty composer. */
 export function useInputHistory(
   chat: OpenChat,
   draft: Draft,
@@ -31,7 +31,7 @@ export function useInputHistory(
     event.preventDefault();
     const by = event.key === "ArrowUp" ? "back" : "forth";
     show(event.key === "Escape" ? null : nextIndex(now, by, texts.length), texts);
-    // What comes before this page of the chat is there for the next press.
+    // Loads earlier messages for the next key press.
     if (by === "back" && now === texts.length - 1) void chat.readEarlier();
     return true;
   };

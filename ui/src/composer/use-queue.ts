@@ -7,7 +7,7 @@ import type { OpenChat } from "../store/open-chat";
 import { attempt } from "../ui/notices";
 import { indexAt, reordered } from "./queue-order";
 
-/** What is shown before the server has confirmed it: for as long as it says nothing else. */
+/** An order shown before the server has confirmed it, until the server sends another queue. */
 interface OptimisticQueue {
   readonly of: readonly Queued[];
   readonly queue: readonly Queued[];

@@ -26,7 +26,7 @@ export function useSlashMenu(chat: OpenChat, draft: Draft, status: Status | null
   const query = commandQuery(text);
   const commands = query === null || dismissed === text ? [] : matchingCommands(query);
   const open = commands.length > 0;
-  // Another text begins at the top again.
+  // A new query selects the first command.
   const at = chosen.text === text ? Math.min(chosen.at, commands.length - 1) : 0;
 
   const take = (command: Command) => {

@@ -19,7 +19,7 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-it("shows nobody what another user of this browser wrote", () => {
+it("shows no user what another user of this browser wrote", () => {
   setStorageUser("ann");
   writeStored("draft.new", "Dear diary", "");
   setStorageUser("bob");
@@ -30,7 +30,7 @@ it("shows nobody what another user of this browser wrote", () => {
   expect(storedNames("draft.")).toEqual(["draft.new"]);
 });
 
-it("keeps how the page looks for everybody", () => {
+it("shares the appearance among all users", () => {
   setStorageUser("ann");
   writeStored("preferences", { theme: "dark" }, {});
   setStorageUser("bob");

@@ -34,7 +34,7 @@ export function writeStored<T>(name: string, value: T, empty: T): void {
     if (text === JSON.stringify(empty)) localStorage.removeItem(fullName(name));
     else localStorage.setItem(fullName(name), text);
   } catch {
-    // It works without.
+    // The page works without storage.
   }
 }
 
@@ -42,7 +42,7 @@ export function removeStored(name: string): void {
   try {
     localStorage.removeItem(fullName(name));
   } catch {
-    // Then there is nothing.
+    // Without storage there is nothing to remove.
   }
 }
 

@@ -12,7 +12,7 @@ export class Store<T> {
 
   readonly get = (): T => this.#value;
 
-  /** Watchers are told only when the value is another one. */
+  /** Sets the value, and calls the watchers if it changed. */
   set(value: T): void {
     if (Object.is(value, this.#value)) return;
     this.#value = value;
@@ -29,7 +29,7 @@ export class Store<T> {
   };
 }
 
-/** What a component needs of a store. `pick` must give the same object for the same value. */
+/** The value of a store, or a part of it. `pick` must return the same object for the same value. */
 export function useStore<T>(store: Store<T>): T;
 export function useStore<T, U>(store: Store<T>, pick: (value: T) => U): U;
 export function useStore<T, U>(store: Store<T>, pick?: (value: T) => U): T | U {

@@ -10,7 +10,7 @@ import {
   withPill,
 } from "./query";
 
-describe("a filter that is written", () => {
+describe("a typed filter", () => {
   it.each([
     ["is:failed ", "", "failed"],
     ["deploy is:Working ", "deploy", "working"],
@@ -23,14 +23,14 @@ describe("a filter that is written", () => {
     expect(takePill(written)).toEqual({ text, pill });
   });
 
-  it("is offered before it is complete", () => {
+  it("is suggested before it is complete", () => {
     expect(suggestedPills("log is:", [])).toHaveLength(5);
     expect(suggestedPills("is:wa", [])).toEqual(["waiting"]);
     expect(suggestedPills("agent:r", ["main", "Reviewer"])).toEqual(["agent:Reviewer"]);
     expect(suggestedPills("is it", [])).toEqual([]);
   });
 
-  it("is not looked for as a word", () => {
+  it("is not part of the search text", () => {
     expect(withoutPartialPill("log is:wa")).toBe("log ");
     expect(searchQueryOf("log is:wa", [])).toEqual({ limit: 50, q: "log" });
   });
@@ -43,7 +43,7 @@ describe("pills", () => {
     expect(withPill(["pinned"], "pinned")).toEqual(["pinned"]);
   });
 
-  it("are asked for with the words, or alone", () => {
+  it("are sent with the words, or alone", () => {
     expect(searchQueryOf(" a b ", ["archived", "failed", "agent:x", "pinned"])).toEqual({
       limit: 50,
       q: "a b",
@@ -68,7 +68,7 @@ describe("names", () => {
 });
 
 describe("recent chats", () => {
-  it("are those that changed last, at the top of their families", () => {
+  it("are those that changed last, without subagents", () => {
     const chat = (id: string, updated_at: number, more: Partial<Chat> = {}) =>
       ({ id, updated_at, archived: false, parent_id: null, ...more }) as Chat;
     const chats = [

@@ -19,7 +19,7 @@ export function pillName(pill: Pill): string {
   return pill === "pinned" ? "Pinned" : STATUS_FILTERS[pill as StatusFilter];
 }
 
-/** With one more. A chat has one status and one agent: another takes the place of the first. */
+/** Adds a pill. A chat has one status and one agent: a new one replaces the old one. */
 export function withPill(pills: readonly Pill[], pill: Pill): readonly Pill[] {
   return [...pills.filter((each) => each !== pill && kindOf(each) !== kindOf(pill)), pill];
 }
@@ -64,7 +64,7 @@ export function withoutPartialPill(text: string): string {
 
 export const LIMIT = 50;
 
-/** What to ask the server; null when nothing is looked for. */
+/** The query parameters of the search; null if there is nothing to search for. */
 export function searchQueryOf(text: string, pills: readonly Pill[]) {
   const q = withoutPartialPill(text).trim();
   if (q === "" && pills.length === 0) return null;

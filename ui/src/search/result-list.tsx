@@ -97,7 +97,7 @@ function Marked({ pieces }: { readonly pieces: readonly Piece[] }) {
   );
 }
 
-/** What is to be known about what was found, or why it was not. */
+/** The status line: number of results, an incomplete index, or an error. */
 function Note({ results }: { readonly results: SearchResults }) {
   return (
     <div className="search-note" role="status" data-bad={results.problem !== null || undefined}>
@@ -111,6 +111,6 @@ function noteOf({ chats, isReading, more, complete, problem }: SearchResults): s
   if (chats === null) return "";
   if (!complete) return "The newest messages are still being indexed.";
   if (chats.length === 0) return isReading ? "" : "No matches.";
-  if (more) return `The newest ${LIMIT} are shown: add a word to narrow it down.`;
+  if (more) return `The newest ${LIMIT} are shown. Add a word to narrow the search.`;
   return chats.length === 1 ? "1 chat" : `${chats.length} chats`;
 }

@@ -29,11 +29,11 @@ export interface Option {
   readonly key: string;
   readonly icon: ReactNode;
   readonly name: readonly Piece[];
-  /** Behind the name: when, or which keys. */
+  /** Text after the name. */
   readonly hint?: string;
   readonly keys?: string;
   readonly chat?: Chat;
-  /** Stands below the one before it. */
+  /** Indented below the option before it. */
   readonly inside?: boolean;
   readonly choose: () => void;
 }
@@ -48,7 +48,7 @@ type Go = (address: string) => void;
 const SIZE = 16;
 const plain = (text: string): readonly Piece[] => [{ text }];
 
-/** A chat, and below it the places where it has what was looked for. */
+/** Options of a chat: the chat itself, and below it its matching messages. */
 export function chatOptions(chat: Chat, go: Go): readonly Option[] {
   const matches = chat.matches ?? [];
   const title = matches.find(({ number }) => number === null)?.snippet;
@@ -76,10 +76,10 @@ function matchOption(chat: Chat, { number, snippet }: Schemas["Match"], go: Go):
 
 export function pillOption(pill: Pill, choose: () => void): Option {
   const icon = <ListFilter size={SIZE} />;
-  return { key: `pill-${pill}`, icon, name: plain(`Only: ${pillName(pill)}`), choose };
+  return { key: `pill-${pill}`, icon, name: plain(`Filter: ${pillName(pill)}`), choose };
 }
 
-/** By their addresses. */
+/** Names of settings sections, by URL path. */
 const SECTIONS = {
   models: "models",
   providers: "providers and keys",
@@ -95,7 +95,7 @@ interface CommandOption {
   readonly choose: () => void;
 }
 
-/** Things to do, by their names. */
+/** Commands of the page that match a text. */
 export function commandOptions(text: string, go: Go, showKeys: () => void): readonly Option[] {
   const all = [
     ...navigationCommands(go, showKeys),

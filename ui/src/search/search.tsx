@@ -5,7 +5,7 @@ import { type KeyboardEvent, useId, useState } from "react";
 import { useLocation } from "wouter";
 import { useStore } from "../reactive/store";
 import { useDialogState, useShortcut } from "../shortcuts";
-import { catalog } from "../store/catalog";
+import { catalogStore } from "../store/catalog";
 import type { ChatList } from "../store/chat-list";
 import { IconButton } from "../ui/button";
 import { useModal } from "../ui/dialog";
@@ -44,7 +44,7 @@ export function useSearchKey() {
 export function Search({ list, onClose, onKeys = () => {} }: Props) {
   const { text, write, pills, setPills, add } = useSearchInput();
   const results = useServerResults(searchQueryOf(text, pills));
-  const groups = useGroups({ list, text, pills, found: results.chats, add, onKeys });
+  const groups = useGroups({ list, text, pills, results: results.chats, add, onKeys });
   const options = groups.flatMap((group) => group.options);
   const choice = useChoice(options, text, onClose);
   const id = useId();
@@ -100,7 +100,7 @@ function useSearchInput() {
   return { text, write, pills, setPills, add };
 }
 
-/** It keeps its place on the screen, however much was found. */
+/** The dialog of the search. Its position does not depend on the number of results. */
 function SearchDialog({ onClose, children }: { onClose: () => void; children: React.ReactNode }) {
   return (
     <dialog {...useModal(onClose)} className="search" aria-label="Search">
@@ -114,12 +114,12 @@ interface PillProps {
   readonly onChange: (pills: readonly Pill[]) => void;
 }
 
-/** Those that are on can be taken away, the others put on. */
+/** Toggle buttons for all filters. */
 function PillLine({ pills, onChange }: PillProps) {
   const agents = pills.filter((pill) => pill.startsWith("agent:"));
   return (
     <fieldset className="search-pills">
-      <legend className="hidden-text">Only those that are</legend>
+      <legend className="hidden-text">Filters</legend>
       {[...agents, ...PILLS].map((pill) => {
         const isOn = pills.includes(pill);
         return (
@@ -142,14 +142,14 @@ interface GroupInput {
   readonly list: ChatList;
   readonly text: string;
   readonly pills: readonly Pill[];
-  readonly found: ReturnType<typeof useServerResults>["chats"];
+  readonly results: ReturnType<typeof useServerResults>["chats"];
   readonly add: (pill: Pill) => void;
   readonly onKeys: () => void;
 }
 
-function useGroups({ list, text, pills, found, add, onKeys }: GroupInput): readonly Group[] {
+function useGroups({ list, text, pills, results, add, onKeys }: GroupInput): readonly Group[] {
   const chats = useStore(list.chats, ({ byId }) => byId);
-  const agents = useStore(catalog, (now) => now?.agents) ?? [];
+  const agents = useStore(catalogStore, (now) => now?.agents) ?? [];
   const go = useGo();
   const words = withoutPartialPill(text).trim();
   const filters = suggestedPills(
@@ -167,7 +167,7 @@ function useGroups({ list, text, pills, found, add, onKeys }: GroupInput): reado
         : [],
     },
     { name: "Actions", options: isEmpty ? actions : actions.slice(0, FEW) },
-    { name: "Chats", options: (found ?? []).flatMap((chat) => chatOptions(chat, go)) },
+    { name: "Chats", options: (results ?? []).flatMap((chat) => chatOptions(chat, go)) },
   ];
   return groups.filter(({ options }) => options.length > 0);
 }
@@ -191,7 +191,7 @@ export interface Selection {
 
 function useChoice(options: readonly Option[], text: string, onClose: () => void): Selection {
   const [selected, setSelected] = useState<{ key: string; text: string } | null>(null);
-  // With other words it begins at the top again.
+  // A new query selects the first option.
   const isStillThere = selected?.text === text && options.some(({ key }) => key === selected.key);
   const active = isStillThere ? selected.key : (options[0]?.key ?? null);
   const point = (key: string) => setSelected({ key, text });

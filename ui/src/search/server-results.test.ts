@@ -7,22 +7,22 @@ interface Asked {
   answer(body: unknown, status?: number): void;
 }
 
-let asked: Asked[];
-let found: SearchResults;
+let requests: Asked[];
+let results: SearchResults;
 const set = (change: (before: SearchResults) => SearchResults) => {
-  found = change(found);
+  results = change(results);
 };
 
 beforeEach(() => {
   vi.useFakeTimers();
-  asked = [];
-  found = { ...NO_RESULTS, isReading: true };
+  requests = [];
+  results = { ...NO_RESULTS, isReading: true };
   vi.stubGlobal("fetch", (url: string, { signal }: { signal: AbortSignal }) => {
     return new Promise((resolve, reject) => {
       signal.addEventListener("abort", () => reject(new DOMException("", "AbortError")));
       const answer = (body: unknown, status = 200) =>
         resolve(new Response(JSON.stringify(body), { status }));
-      asked.push({ url, signal, answer });
+      requests.push({ url, signal, answer });
     });
   });
 });
@@ -36,44 +36,44 @@ const page = (...ids: string[]) => ({
   next: null,
   complete: true,
 });
-const settled = () => vi.advanceTimersByTimeAsync(0);
+const settle = () => vi.advanceTimersByTimeAsync(0);
 
-describe("what is looked for", () => {
-  it("is asked when nothing was written for a moment", async () => {
+describe("a search", () => {
+  it("is sent after a pause in typing", async () => {
     searchAfterPause({ limit: 50, q: "a" }, set)();
     searchAfterPause({ limit: 50, q: "ab" }, set);
     await vi.advanceTimersByTimeAsync(1_000);
-    expect(asked.map(({ url }) => url)).toEqual(["/api/v1/chats?limit=50&q=ab"]);
+    expect(requests.map(({ url }) => url)).toEqual(["/api/v1/chats?limit=50&q=ab"]);
   });
 
-  it("is given up when something else is looked for, and its answer dropped", async () => {
+  it("is cancelled by another search, and its response is dropped", async () => {
     const stop = searchAfterPause({ limit: 50, q: "a" }, set);
     await vi.advanceTimersByTimeAsync(200);
     stop();
-    await settled();
-    expect(asked[0]?.signal.aborted).toBe(true);
-    expect(found.problem).toBeNull();
+    await settle();
+    expect(requests[0]?.signal.aborted).toBe(true);
+    expect(results.problem).toBeNull();
   });
 
-  it("is asked again while not everything was looked at", async () => {
+  it("is repeated while the index is incomplete", async () => {
     searchAfterPause({ limit: 50, q: "a" }, set);
     await vi.advanceTimersByTimeAsync(200);
-    asked[0]?.answer({ ...page("c1"), complete: false });
-    await settled();
-    expect(found).toMatchObject({ complete: false, isReading: false });
+    requests[0]?.answer({ ...page("c1"), complete: false });
+    await settle();
+    expect(results).toMatchObject({ complete: false, isReading: false });
     await vi.advanceTimersByTimeAsync(1_500);
-    asked[1]?.answer(page("c1", "c2"));
-    await settled();
-    expect(found.chats).toHaveLength(2);
-    expect(found.complete).toBe(true);
+    requests[1]?.answer(page("c1", "c2"));
+    await settle();
+    expect(results.chats).toHaveLength(2);
+    expect(results.complete).toBe(true);
   });
 
-  it("leaves what was found before when it cannot be had, and says why", async () => {
-    found = { ...NO_RESULTS, chats: [], isReading: true };
+  it("keeps the earlier results after an error, and shows the error", async () => {
+    results = { ...NO_RESULTS, chats: [], isReading: true };
     searchAfterPause({ limit: 50, q: "!!" }, set);
     await vi.advanceTimersByTimeAsync(200);
-    asked[0]?.answer({ kind: "bad_request", status: 400, detail: "no word" }, 400);
-    await settled();
-    expect(found).toMatchObject({ chats: [], isReading: false, problem: { message: "no word" } });
+    requests[0]?.answer({ kind: "bad_request", status: 400, detail: "no word" }, 400);
+    await settle();
+    expect(results).toMatchObject({ chats: [], isReading: false, problem: { message: "no word" } });
   });
 });

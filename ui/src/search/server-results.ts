@@ -6,13 +6,13 @@ import { call } from "../api/request";
 import type { Chat } from "../api/types";
 import type { searchQueryOf } from "./query";
 
-/** Letters come faster than answers. */
+/** Debounce: typing is faster than responses. */
 const PAUSE = 180;
-/** Until it is asked again, when not everything was looked at. */
+/** Delay before the search is repeated when the index was incomplete. */
 const RETRY_AFTER = 1_500;
 
 export interface SearchResults {
-  /** Null: nothing was looked for. What was found last stays until there is something else. */
+  /** Null without a query. Earlier results stay until new ones arrive. */
   readonly chats: readonly Chat[] | null;
   readonly isReading: boolean;
   /** There are more than are shown. */
@@ -41,7 +41,7 @@ export function useServerResults(query: ReturnType<typeof searchQueryOf>): Searc
   return results;
 }
 
-/** What it gives stops it. */
+/** Fetches results after a pause; returns a stop function. */
 export function searchAfterPause(
   query: NonNullable<ReturnType<typeof searchQueryOf>>,
   set: (change: (before: SearchResults) => SearchResults) => void,

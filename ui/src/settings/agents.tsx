@@ -4,7 +4,7 @@ import type { Agent } from "../api/types";
 import { effortName, shortName } from "../chat/model-options";
 import { Inline } from "../timeline/inline-markdown";
 import { count } from "../ui/format";
-import { effectLabel, type Tool, waitLabel, windowLabel } from "./labels";
+import { asSentence, effectLabel, type Tool, waitLabel, windowLabel } from "./labels";
 import { FromCatalog, Section } from "./section";
 
 export function Agents() {
@@ -35,16 +35,16 @@ function AgentDetails({ agent, at }: { readonly agent: Agent; readonly at: numbe
     <section className="settings-group" aria-label={name}>
       <h3 className="settings-name">
         <span>{name}</span>
-        {at === 0 && <span className="settings-tag">answers first</span>}
+        {at === 0 && <span className="settings-tag">default</span>}
       </h3>
       <p className="settings-facts">{facts.filter((fact) => fact !== null).join(" · ")}</p>
       {provider_tools.length > 0 && (
         <p className="settings-facts">
-          Tools that the model's provider runs: {provider_tools.join(", ")}
+          Tools run by the model's provider: {provider_tools.join(", ")}
         </p>
       )}
       {tools.length === 0 ? (
-        <p className="settings-facts">It has no tools.</p>
+        <p className="settings-facts">No tools.</p>
       ) : (
         <details className="settings-tools" open={at === 0}>
           <summary>{many}</summary>
@@ -71,7 +71,9 @@ function ToolLine({ tool }: { readonly tool: Tool }) {
       <p className="settings-facts">
         <Inline text={first} />
       </p>
-      {tool.waits_for === null && <p className="settings-fine">It {effectLabel(tool.effect)}.</p>}
+      {tool.waits_for === null && (
+        <p className="settings-fine">{asSentence(effectLabel(tool.effect))}</p>
+      )}
     </li>
   );
 }

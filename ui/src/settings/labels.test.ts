@@ -19,7 +19,7 @@ import {
 } from "./labels";
 
 describe("a model", () => {
-  test("says what is not known of it", () => {
+  test("says which facts are unknown", () => {
     expect(windowLabel(null)).toBe("window unknown");
     expect(effortsLabel(null)).toBe("effort unknown");
     expect(priceLabel(null)).toBe("price unknown");
@@ -31,7 +31,7 @@ describe("a model", () => {
     expect(effortsLabel(["low", "medium", "max"])).toBe("effort low to maximum");
   });
 
-  test("has a price, which may be nothing", () => {
+  test("has a price, which may be free", () => {
     expect(priceLabel({ input: 4, output: 20 })).toBe("$4 in, $20 out");
     expect(priceLabel({ input: 0.25, output: 0 })).toBe("$0.25 in, $0 out");
     expect(priceLabel({ input: 0, output: 0 })).toBe("free");
@@ -50,9 +50,9 @@ test.each([
   [{ waits_for: null, approval: "never" }, null],
   [{ waits_for: null, approval: "ask" }, "asks you first"],
   [{ waits_for: null, approval: "depends" }, "may ask you first"],
-  [{ waits_for: "answer", approval: "never" }, "you answer"],
-  [{ waits_for: "client", approval: "never" }, "your program runs it"],
-  [{ waits_for: "child", approval: "never" }, "waits for another chat"],
+  [{ waits_for: "answer", approval: "never" }, "asks you a question"],
+  [{ waits_for: "client", approval: "never" }, "runs in your client"],
+  [{ waits_for: "child", approval: "never" }, "waits for a subagent"],
 ] as const)("a tool with %o", (tool, words) => {
   expect(waitLabel(tool as unknown as Tool)).toBe(words);
 });
@@ -69,7 +69,7 @@ describe("a provider", () => {
     expect(providerStateOf(provider({ key: null })).words).toMatch(/no key/);
   });
 
-  test("says what to do, and whether something is wrong", () => {
+  test("says what to do, and whether it is misconfigured", () => {
     const missing = provider({ usable: false, remedy: "set ONE_KEY" });
     expect(providerStateOf(missing)).toEqual({ words: "Set ONE_KEY.", look: "off" });
     expect(providerStateOf({ ...missing, url: "https://one.example" }, true).words).toBe(
@@ -79,14 +79,14 @@ describe("a provider", () => {
     expect(providerStateOf({ ...missing, broken: true }).look).toBe("bad");
   });
 
-  test("that can be used comes first", () => {
+  test("that is usable comes first", () => {
     const off = provider({ name: "a", usable: false });
     const broken = provider({ name: "z", usable: false, broken: true });
     const names = sortedProviders([off, broken, provider({ name: "m" })]).map(({ name }) => name);
     expect(names).toEqual(["m", "z", "a"]);
   });
 
-  test("that needs no key takes one only where it runs, or has one", () => {
+  test("that needs no key takes one only if it is usable, or has one stored", () => {
     const off = { usable: false, url: "http://localhost:1/v1" };
     expect(takesKey(provider(off))).toBe(true);
     const local = provider({ ...off, needs_key: false });
@@ -98,7 +98,7 @@ describe("a provider", () => {
   test("takes a key without white space", () => {
     expect(keyError(" sk-1 \n")).toBeNull();
     expect(keyError("  ")).toBe("Paste the key here.");
-    expect(keyError("sk 1")).toMatch(/white space/);
+    expect(keyError("sk 1")).toMatch(/spaces or line breaks/);
   });
 });
 
@@ -106,39 +106,39 @@ describe("a token", () => {
   const token = (more: Partial<Token>) =>
     ({ expires_at: null, revoked_at: null, ...more }) as Token;
 
-  test("is good until it ends, or is revoked", () => {
+  test("is valid until it expires, or is revoked", () => {
     expect(validityOf(token({}), 5)).toEqual({ is: "good", until: null });
     expect(validityOf(token({ expires_at: 6_000 }), 5)).toEqual({ is: "good", until: 6_000 });
     expect(validityOf(token({ expires_at: 5_000 }), 5)).toEqual({ is: "expired" });
     expect(validityOf(token({ expires_at: 5_000, revoked_at: 1 }), 5)).toEqual({ is: "revoked" });
   });
 
-  test("needs a name and something to be good for", () => {
+  test("needs a name and a permission", () => {
     expect(tokenErrors({ name: "ci", scopes: ["read"] })).toEqual({});
     expect(tokenErrors({ name: " ", scopes: [] })).toEqual({
-      name: "Say what it is for.",
+      name: "Enter what the token is for.",
       scopes: "Choose at least one.",
     });
   });
 });
 
-test("only an administrator with a token for it administers", () => {
+test("only an administrator with the admin scope may administer", () => {
   const me = { role: "admin", scopes: ["read", "admin"] } as unknown as Me;
   expect(mayAdminister(me)).toBe(true);
   expect(mayAdminister({ ...me, scopes: ["read"] })).toBe(false);
   expect(mayAdminister({ ...me, role: "member" })).toBe(false);
 });
 
-describe("a key that changes who answers", () => {
+describe("a key that changes the default model", () => {
   const provider = { usable: false, default: "acme:large" } as Provider;
 
-  test("is warned of where that may be so", () => {
+  test("leads to a warning if that is possible", () => {
     expect(defaultModelWarning(provider)).toContain("acme:large may then answer");
     expect(defaultModelWarning({ ...provider, usable: true })).toBeNull();
     expect(defaultModelWarning({ ...provider, default: null })).toBeNull();
   });
 
-  test("is told of by the agents that have another model", () => {
+  test("leads to a notice with the agents that have another model", () => {
     const before = [
       { name: "a", model: "demo" },
       { name: "b", model: "acme:small" },

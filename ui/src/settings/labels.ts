@@ -22,7 +22,7 @@ export function effortsLabel(efforts: readonly Effort[] | null): string {
   return `effort ${last === undefined ? words(first) : `${words(first)} to ${words(last)}`}`;
 }
 
-/** Dollars for a million tokens. */
+/** Price in dollars per million tokens. */
 export function priceLabel(price: Price | null): string {
   if (price === null) return "price unknown";
   if (price.input === 0 && price.output === 0) return "free";
@@ -38,9 +38,9 @@ function dollars(value: number): string {
 
 /** What a call of the tool waits for; null if nothing. */
 export function waitLabel({ waits_for, approval }: Tool): string | null {
-  if (waits_for === "answer") return "you answer";
-  if (waits_for === "client") return "your program runs it";
-  if (waits_for === "child") return "waits for another chat";
+  if (waits_for === "answer") return "asks you a question";
+  if (waits_for === "client") return "runs in your client";
+  if (waits_for === "child") return "waits for a subagent";
   if (waits_for === "approval" || approval === "ask") return "asks you first";
   return approval === "depends" ? "may ask you first" : null;
 }
@@ -67,10 +67,10 @@ export interface ProviderState {
 export function providerStateOf(provider: Provider, mayStore = false): ProviderState {
   const { usable, broken, remedy, key, variables, needs_key, url, stored } = provider;
   if (!usable) {
-    // Where it is asked cannot be set here.
+    // A missing URL cannot be set here.
     const isKeyAll = needs_key !== false && url !== null && !stored;
     const here = mayStore && isKeyAll && remedy != null ? "store its key here, or " : "";
-    const words = asSentence(here + (remedy ?? "it is not available"));
+    const words = asSentence(here + (remedy ?? "not available"));
     return { words, look: broken ? "bad" : "off" };
   }
   if (key === "stored") return { words: "Ready, with the key stored here.", look: "good" };
@@ -86,7 +86,7 @@ export function asSentence(text: string): string {
   return whole.charAt(0).toUpperCase() + whole.slice(1);
 }
 
-/** Those that can be used first, then those whose settings are wrong, each by name. */
+/** Usable providers first, then misconfigured ones, each by name. */
 export function sortedProviders(providers: readonly Provider[]): readonly Provider[] {
   const rank = ({ usable, broken }: Provider) => (usable ? 0 : broken ? 1 : 2);
   return providers.toSorted(
@@ -95,21 +95,21 @@ export function sortedProviders(providers: readonly Provider[]): readonly Provid
 }
 
 /**
- * Whether a key of it means something here. One that needs none may still be asked for one where
- * somebody has said that it runs: at an address of their own.
+ * Whether a key can be set for a provider. A provider that needs none may take one if it is usable:
+ * a custom URL may require it.
  */
 export function takesKey({ needs_key, stored, usable }: Provider): boolean {
   return needs_key !== false || stored === true || usable;
 }
 
-/** What is wrong with a key before it is sent; null when nothing is seen. */
+/** Why a key cannot be valid; null if it may be. */
 export function keyError(key: string): string | null {
   if (key.trim() === "") return "Paste the key here.";
-  if (/\s/.test(key.trim())) return "A key contains no white space: copy it again.";
+  if (/\s/.test(key.trim())) return "A key contains no spaces or line breaks: copy it again.";
   return null;
 }
 
-/** What else a first key of a provider may change; null when nothing else. */
+/** Warning that a provider's first key may change default models; null if it cannot. */
 export function defaultModelWarning({ usable, default: model }: Provider): string | null {
   if (usable || model === null) return null;
   return (
@@ -120,7 +120,7 @@ export function defaultModelWarning({ usable, default: model }: Provider): strin
 
 type AgentModel = Pick<Agent, "name" | "model">;
 
-/** Which agents have another model than before, in words; null when none has. */
+/** Which agents have a new default model, as a sentence; null if none. */
 export function changedModels(
   before: readonly AgentModel[],
   now: readonly AgentModel[],
@@ -160,7 +160,7 @@ export interface TokenErrors {
 
 export function tokenErrors({ name, scopes }: TokenForm): TokenErrors {
   return {
-    ...(name.trim() === "" && { name: "Say what it is for." }),
+    ...(name.trim() === "" && { name: "Enter what the token is for." }),
     ...(scopes.length === 0 && { scopes: "Choose at least one." }),
   };
 }

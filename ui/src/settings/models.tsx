@@ -56,7 +56,7 @@ function ModelList({ known: { models, pricedOn } }: { readonly known: Catalog })
           </ul>
         </section>
       ))}
-      {found.length === 0 && <p className="settings-about">No model is called that.</p>}
+      {found.length === 0 && <p className="settings-about">No model matches.</p>}
       <p className="settings-fine">
         Prices are in US dollars per million tokens, as of {pricedOn}.
       </p>
@@ -68,7 +68,7 @@ function ModelRow({ model }: { readonly model: Model }) {
   const { name, window, max_output, efforts, price, files, used_by } = model;
   const facts = [
     windowLabel(window),
-    max_output === null ? null : `answers up to ${count(max_output)}`,
+    max_output === null ? null : `answers up to ${count(max_output)} tokens`,
     effortsLabel(efforts),
     priceLabel(price),
     files === null || files.length === 0 ? null : `accepts ${files.join(", ")}`,

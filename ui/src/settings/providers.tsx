@@ -4,7 +4,7 @@ import { type FormEvent, useEffect, useRef, useState } from "react";
 import { Problem } from "../api/problem";
 import { call } from "../api/request";
 import type { Me, Provider } from "../api/types";
-import { type Catalog, catalog, readCatalog } from "../store/catalog";
+import { type Catalog, catalogStore, readCatalog } from "../store/catalog";
 import { Button } from "../ui/button";
 import { Dialog } from "../ui/dialog";
 import { useFocusOnSwap } from "../ui/focus";
@@ -69,7 +69,9 @@ function ProviderRow({ provider, may }: { readonly provider: Provider; readonly 
           </p>
           <p className="settings-facts">
             {words}
-            {provider.stored_at != null && !isChanging && ` Since ${fullTime(provider.stored_at)}.`}
+            {provider.stored_at != null &&
+              !isChanging &&
+              ` Stored ${fullTime(provider.stored_at)}.`}
           </p>
           {provider.url !== null && <p className="settings-fine">{provider.url}</p>}
         </div>
@@ -77,12 +79,12 @@ function ProviderRow({ provider, may }: { readonly provider: Provider; readonly 
           <div className="settings-buttons">
             <Button onClick={() => setDoing("setting")}>
               {provider.stored ? "Replace key" : "Set key"}
-              <span className="hidden-text"> of {provider.name}</span>
+              <span className="hidden-text"> for {provider.name}</span>
             </Button>
             {provider.stored && (
               <SelfRemovingButton onClick={() => setDoing("removing")}>
                 Remove key
-                <span className="hidden-text"> of {provider.name}</span>
+                <span className="hidden-text"> for {provider.name}</span>
               </SelfRemovingButton>
             )}
           </div>
@@ -96,17 +98,17 @@ function ProviderRow({ provider, may }: { readonly provider: Provider; readonly 
   );
 }
 
-/** It takes the server a moment to use another key; what it says of itself until then is old. */
+/** Milliseconds until the server uses a changed key; until then its state is outdated. */
 const EFFECT_DELAY = 4_000;
 const CHANGING = { words: "Takes effect within a few seconds.", look: "off" } as const;
 
 function useChange(): [boolean, () => void] {
   const [isChanging, setChanging] = useState(false);
   const change = () => {
-    const before = catalog.get()?.agents ?? [];
+    const before = catalogStore.get()?.agents ?? [];
     const reread = async () => {
       await readCatalog().catch(() => {});
-      return changedModels(before, catalog.get()?.agents ?? []);
+      return changedModels(before, catalogStore.get()?.agents ?? []);
     };
     setChanging(true);
     void reread();
@@ -128,7 +130,7 @@ interface KeyActionProps {
 function useStoreKey({ name, onChanged, onDone }: KeyActionProps) {
   const [why, setWhy] = useState<string>();
   const [busy, setBusy] = useState(false);
-  /** Whether it is stored. */
+  /** Stores the key; returns whether it succeeded. */
   const store = async (key: string): Promise<boolean> => {
     const invalid = keyError(key);
     setWhy(invalid ?? undefined);

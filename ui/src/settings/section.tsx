@@ -22,12 +22,12 @@ export function Section({ title, about, children }: SectionProps) {
   );
 }
 
-/** Something made of the catalog, once that is there. */
+/** Content that needs the catalog, with loading and error states. */
 export function FromCatalog({ children }: { children: (catalog: Catalog) => ReactNode }) {
   const state = useCatalog();
   switch (state.is) {
     case "reading":
-      return <p className="settings-about">Reading…</p>;
+      return <p className="settings-about">Loading…</p>;
     case "failed":
       return (
         <p className="settings-bad" role="alert">
@@ -47,12 +47,12 @@ interface SelfRemovingProps {
   readonly onClick: () => void;
 }
 
-/** A button that is gone when it has done what it says: the one before it gets the focus. */
+/** A button that disappears after its action: the focus moves to the button before it. */
 export function SelfRemovingButton({ children, onClick }: SelfRemovingProps) {
   const place = useRef<HTMLSpanElement>(null);
-  useFocusFallback(place, (gone) => {
-    const all = [...(gone.closest("section")?.querySelectorAll("button") ?? [])];
-    return all[all.findIndex((button) => gone.contains(button)) - 1];
+  useFocusFallback(place, (removed) => {
+    const all = [...(removed.closest("section")?.querySelectorAll("button") ?? [])];
+    return all[all.findIndex((button) => removed.contains(button)) - 1];
   });
   return (
     <span ref={place}>
@@ -69,7 +69,7 @@ interface FieldProps {
   readonly children: (id: string, described: string | undefined) => ReactNode;
 }
 
-/** A field with its name, and what is wrong with it beside it. */
+/** A form field with its label and error. */
 export function FormField({ label, why, children }: FieldProps) {
   const id = useId();
   const described = why === undefined ? undefined : `${id}-why`;

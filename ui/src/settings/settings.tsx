@@ -21,7 +21,7 @@ interface Props {
 }
 
 interface Section {
-  /** Its address: /settings/… */
+  /** URL path below /settings/ */
   readonly path: string;
   readonly name: string;
   readonly show: (me: Me) => ReactNode;
@@ -33,7 +33,7 @@ interface Part {
   readonly sections: readonly Section[];
 }
 
-/** All there is, in the order of the navigation. A new section is a line here. */
+/** All sections, in the order of the navigation. */
 const PARTS: readonly Part[] = [
   {
     name: "This server",
@@ -74,7 +74,7 @@ export function Settings({ section }: Props) {
       <div className="settings-columns">
         <Navigation me={me} open={section} />
         <div className="settings-section">
-          {open === undefined ? <p>There is no such section.</p> : open.show(me)}
+          {open === undefined ? <p>Settings page not found.</p> : open.show(me)}
         </div>
       </div>
     </div>

@@ -50,13 +50,13 @@ export function Tokens({ me, user }: Props) {
 type Scope = Me["scopes"][number];
 
 const DAY = 86_400;
-/** Without a number the server gives what it can: no token outlives the one it was made with. */
+/** The server decides: no token outlives the token that created it. */
 const DEFAULT_LIFETIME = 0;
 const LIFETIMES: readonly (readonly [number, string])[] = [
   [7 * DAY, "7 days"],
   [30 * DAY, "30 days"],
   [DEFAULT_LIFETIME, "90 days, or until my own token expires"],
-  [365 * DAY, "a year"],
+  [365 * DAY, "1 year"],
 ];
 
 const SCOPES: Readonly<Record<Scope, string>> = {
@@ -171,7 +171,9 @@ function useCreateToken(user: string | undefined, onCreated: (token: string) => 
       const { token } = await call("POST /tokens", { body, key: keys.for(body) });
       if (token !== null) return onCreated(token);
       keys.done();
-      setErrors({ form: "It was already created, and is shown only once: create another one." });
+      setErrors({
+        form: "This token was already created, and is shown only once. Create another one.",
+      });
     } catch (error) {
       setErrors({ form: Problem.of(error).message });
     }
@@ -208,7 +210,7 @@ interface ScopeProps {
   readonly why: string | undefined;
 }
 
-/** No more than one has oneself: the server would refuse it. */
+/** Permissions of the token: at most the user's own. */
 function ScopeChoice({ mine, scopes, onChange, why }: ScopeProps) {
   const choices = (Object.keys(SCOPES) as Scope[]).filter((scope) => mine.includes(scope));
   return (
@@ -237,7 +239,7 @@ function ScopeChoice({ mine, scopes, onChange, why }: ScopeProps) {
   );
 }
 
-/** The one time that it is shown. */
+/** The new token, which is shown only once. */
 function CreatedToken({ token, onDone }: { readonly token: string; readonly onDone: () => void }) {
   const [copied, setCopied] = useState(false);
   const secret = useRef<HTMLElement>(null);
@@ -247,14 +249,14 @@ function CreatedToken({ token, onDone }: { readonly token: string; readonly onDo
       setCopied(true);
       notify("Copied.");
     } catch {
-      // Not allowed, or not over HTTPS: then it takes one key more.
+      // Not allowed, or not over HTTPS: the token is selected instead.
       if (secret.current !== null) getSelection()?.selectAllChildren(secret.current);
       notify("The browser blocked copying. The token is selected: copy it with the keyboard.");
     }
   };
   return (
     <div className="settings-made" role="status">
-      <p>This is the token. Copy it now: it is not shown again.</p>
+      <p>Copy the token now: it is not shown again.</p>
       <div className="settings-secret">
         <code ref={secret}>{token}</code>
         <Button onClick={() => void copy()}>
@@ -263,7 +265,7 @@ function CreatedToken({ token, onDone }: { readonly token: string; readonly onDo
         </Button>
       </div>
       <div>
-        <Button onClick={onDone}>I have it</Button>
+        <Button onClick={onDone}>Done</Button>
       </div>
     </div>
   );
@@ -310,7 +312,7 @@ function TokenLine({ token, now, onRevoke }: LineProps) {
       ? validity.is
       : validity.until === null
         ? "never expires"
-        : `until ${fullTime(validity.until)}`;
+        : `valid until ${fullTime(validity.until)}`;
   const used = token.used_at == null ? "never used" : `used ${timeAgo(token.used_at, now)} ago`;
   return (
     <li className="settings-line" data-off={validity.is === "good" ? undefined : ""}>
@@ -340,8 +342,8 @@ function RevokeDialog({ token, onDone }: { readonly token: Token; readonly onDon
   return (
     <Dialog title={`Revoke “${token.name}”?`} onClose={onDone}>
       <p>
-        Everything that uses it is signed out at once, including sessions started with it; this may
-        be one of them.
+        Everything that uses it is signed out at once, including browser sessions started with it.
+        This page may be one of them.
       </p>
       <div className="dialog-buttons">
         <Button onClick={onDone}>Cancel</Button>

@@ -74,7 +74,7 @@ function NewUser({ onCreated }: { readonly onCreated: () => void }) {
     if (name.trim() === "") return setWhy("Enter a name.");
     setBusy(true);
     try {
-      // Retried after a lost response, it is not refused for the name.
+      // A retry after a lost response is not refused because the name exists.
       const body = { name: name.trim(), role };
       await call("POST /users", { body, key: keys.for(body) });
       keys.done();
@@ -148,7 +148,7 @@ function UserRow({ user, me, onChange }: UserRowProps) {
   const change = async (body: Schemas["ChangeUser"]) => {
     const path = { user: user.id };
     await attempt(() => call("PATCH /users/{user}", { path, body }));
-    // Also when it was refused: the choice goes back to what it was.
+    // Also after an error: the select shows the stored role again.
     onChange();
   };
   return (

@@ -10,11 +10,11 @@ import { attempt, notify } from "../ui/notices";
 
 export interface ChatRowActions {
   pin(chat: Chat): void;
-  /** Null takes the title away. */
+  /** Null removes the title. */
   rename(chat: Chat, title: string | null): void;
   archive(chat: Chat): void;
   markUnread(chat: Chat): void;
-  /** Asks first. */
+  /** Asks for confirmation. */
   remove(chat: Chat): void;
 }
 

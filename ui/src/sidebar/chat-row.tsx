@@ -11,7 +11,7 @@ import { TitleField } from "../ui/title-field";
 import { type ChatRowActions, itemsOf } from "./chat-row-actions";
 import { type ChatStatus, chatStatusOf, STATUS_LABELS, statusLineOf } from "./chat-status";
 
-/** Null while it has none. */
+/** The trimmed title; null if there is none. */
 function titleOf(chat: Chat): string | null {
   return chat.title?.trim() || null;
 }
@@ -19,14 +19,14 @@ function titleOf(chat: Chat): string | null {
 interface Props {
   readonly chat: Chat;
   readonly isOpen: boolean;
-  /** Where Tab enters the list. */
+  /** Whether Tab enters the list at this row. */
   readonly isStop: boolean;
   readonly href: string;
   /** How long ago it changed. */
   readonly time: string;
-  /** When it began, where another one has its name. */
+  /** Start time, if another chat has the same name. */
   readonly startTime: string | null;
-  /** The model that its agent has. */
+  /** The agent's default model. */
   readonly defaultModel: string | null;
   readonly actions: ChatRowActions;
 }
@@ -55,12 +55,12 @@ export const ChatRow = memo(function ChatRow(props: Props) {
     <li
       ref={line}
       className="sidebar-row"
-      data-standing={chatStatusOf(chat, isOpen)}
+      data-status={chatStatusOf(chat, isOpen)}
       data-open={isOpen || undefined}
     >
       {isRenaming ? (
         <TitleField
-          label="Title"
+          label="Chat title"
           className="sidebar-row-input"
           title={chat.title ?? ""}
           name={chatName(chat)}
@@ -76,7 +76,7 @@ export const ChatRow = memo(function ChatRow(props: Props) {
         aria-label={`Actions for ${titleOf(chat) ?? "this chat"}`}
         aria-haspopup="menu"
         aria-expanded={menu.at !== null}
-        // By keyboard there is Shift+F10 on the row: one stop less for each.
+        // Not a Tab stop: the row has Shift+F10.
         tabIndex={-1}
         onClick={(event) => menu.toggle(event.currentTarget)}
       >
@@ -144,8 +144,8 @@ function RowLink(props: LinkProps) {
       <time className="sidebar-row-time" dateTime={new Date(chat.updated_at / 1000).toISOString()}>
         <span title={fullTime(chat.updated_at)}>{time}</span>
       </time>
-      <span className="sidebar-row-said">
-        {begun !== null && `Begun ${begun} · `}
+      <span className="sidebar-row-status">
+        {begun !== null && `Started ${begun} · `}
         {statusLineOf(chat, usual)}
       </span>
       {STATUS_LABELS[status] && <span className="hidden-text">, {STATUS_LABELS[status]}</span>}
@@ -171,12 +171,12 @@ function Icon({ of }: { readonly of: ChatStatus }) {
   }
 }
 
-/** Where the menu of a row is open; null when it is not. */
+/** Open state and position of a row's menu. */
 function useMenu(focusRow: () => void) {
   const [at, setAt] = useState<HTMLElement | { x: number; y: number } | null>(null);
   return {
     at,
-    /** At the pointer; by a key, below the row. */
+    /** Opens at the pointer, or below the row for keys. */
     open(event: MouseEvent | KeyboardEvent, row: HTMLElement | null) {
       event.preventDefault();
       const box = row?.getBoundingClientRect();

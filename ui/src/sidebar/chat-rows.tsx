@@ -4,7 +4,7 @@ import { ChevronRight } from "lucide-react";
 import { type KeyboardEvent, useEffect, useMemo, useRef } from "react";
 import { useStore } from "../reactive/store";
 import { isTyping } from "../shortcuts";
-import { catalog } from "../store/catalog";
+import { catalogStore } from "../store/catalog";
 import type { ChatList } from "../store/chat-list";
 import { Button } from "../ui/button";
 import { timeAgo } from "../ui/format";
@@ -57,7 +57,7 @@ interface SectionViewProps {
 
 function SectionView({ section, shown, startTimes, actions, isFirst }: SectionViewProps) {
   const { key, rows } = section;
-  const agents = useStore(catalog, (now) => now?.agents);
+  const agents = useStore(catalogStore, (now) => now?.agents);
   const defaultModels = useMemo(
     () => new Map(agents?.map(({ name: agent, model }) => [agent, model])),
     [agents],
@@ -135,7 +135,7 @@ function More({ list, isEmpty }: { readonly list: ChatList; readonly isEmpty: bo
 function Skeleton() {
   return (
     <div className="sidebar-rows-skeleton" role="status">
-      <span className="hidden-text">Your chats are being read.</span>
+      <span className="hidden-text">Loading your chats…</span>
       {[72, 54, 88, 61, 79, 48, 66].map((width) => (
         <div key={width} aria-hidden="true">
           <span className="sidebar-rows-bar" style={{ width: `${width}%` }} />
@@ -146,9 +146,9 @@ function Skeleton() {
   );
 }
 
-/** Arrow keys go from row to row, across all parts. */
+/** Arrow keys move from row to row, across all sections. */
 function move(event: KeyboardEvent<HTMLElement>): void {
-  // The menu of a row has had it.
+  // Handled by a row's menu.
   if (event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey) return;
   const on = event.target as HTMLElement;
   if (isTyping(on)) return;

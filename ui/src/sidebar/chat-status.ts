@@ -16,7 +16,7 @@ export function chatStatusOf(chat: Chat, isOpen = false): ChatStatus {
   if (chat.needs_me || waitsForOwner(chat)) return "waiting";
   if (chat.status === "running" || chat.status === "requires_action") return "working";
   if (chat.status === "interrupting") return "stopping";
-  // What is on the screen has been read, whatever the server knows of it yet.
+  // The open chat counts as read before the server confirms it.
   if (chat.unread && !isOpen) return "unread";
   if (chat.outcome?.reason === "max_steps") return "stopped";
   return "idle";
@@ -28,33 +28,33 @@ export const STATUS_LABELS: Readonly<Record<ChatStatus, string>> = {
   stopping: "stopping",
   waiting: "waiting for you",
   failed: "failed",
-  stopped: "stopped early",
+  stopped: "stopped at the step limit",
   unread: "unread",
   idle: "",
 };
 
-/** The second line: what matters most of it. `usual`: the model that its agent has. */
+/** The second line of a row: its most important fact. `defaultModel`: the agent's. */
 export function statusLineOf(chat: Chat, defaultModel: string | null = null): string {
-  if (chat.status === "error") return chat.error?.message ?? "It failed.";
-  if (chat.stranded) return `No worker runs the agent ${chat.agent}.`;
-  if (chat.needs_me) return "Needs your answer";
+  if (chat.status === "error") return chat.error?.message ?? "The turn failed.";
+  if (chat.stranded) return `No worker for the agent ${chat.agent}.`;
+  if (chat.needs_me) return "Waiting for you";
   if (waitsForOwner(chat)) return "Waiting for an answer";
   if (chat.retry !== null)
-    return `Retrying, attempt ${chat.retry.attempt + 1} of ${chat.retry.of}…`;
+    return `Waiting to retry: attempt ${chat.retry.attempt + 1} of ${chat.retry.of}`;
   if (chat.status === "running") return "Working…";
-  if (chat.status === "requires_action") return "Waiting for another agent";
+  if (chat.status === "requires_action") return "Waiting for a subagent";
   if (chat.status === "interrupting") return "Stopping…";
   if (chat.mine === false) return chat.owner_name ?? "Someone else";
   if (chat.outcome?.reason === "max_steps") return "Stopped at the step limit";
   return modelName(chat.model ?? defaultModel) ?? chat.agent;
 }
 
-/** A chat of another user that waits: for whom is unknown. One's own waits for a chat instead. */
+/** Whether another user's chat waits. An own chat in this status waits for a subagent. */
 function waitsForOwner(chat: Chat): boolean {
   return chat.status === "requires_action" && chat.mine === false;
 }
 
-/** Without the provider before it, which takes the room of what tells them apart. */
+/** The model without its provider, to save space. */
 function modelName(model: string | null): string | null {
   return model?.split(/[/:]/).at(-1) || model;
 }

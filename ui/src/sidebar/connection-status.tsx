@@ -8,10 +8,10 @@ import type { ChatList } from "../store/chat-list";
 import { IconButton } from "../ui/button";
 import { useSecondsUntil } from "../ui/clock";
 
-/** A line that is back before is not worth a word. */
+/** Shorter interruptions are not shown. */
 const SHOWN_AFTER = 2_000;
 
-/** Whether the line is broken, once that is worth saying. */
+/** Whether the connection has been lost for a while. */
 function useIsDisconnected(list: ChatList): boolean {
   const isBroken = useStore(list.stream.state, ({ is }) => is === "broken");
   const [isLong, setLong] = useState(false);
@@ -26,17 +26,17 @@ function useIsDisconnected(list: ChatList): boolean {
   return isBroken && isLong;
 }
 
-/** That what is seen may be old, and when it is tried again. */
+/** Notice that the connection is lost, with the time of the next attempt. */
 export function ConnectionStatus({ list }: { readonly list: ChatList }) {
   const isDisconnected = useIsDisconnected(list);
   return <div role="status">{isDisconnected && <Countdown />}</div>;
 }
 
-/** The same where there is no room for words. */
+/** The notice as an icon, for the collapsed sidebar. */
 export function SmallConnectionStatus({ list }: { readonly list: ChatList }) {
   const isDisconnected = useIsDisconnected(list);
   return (
-    <div role="status" className="sidebar-trouble-small">
+    <div role="status" className="sidebar-offline-small">
       {isDisconnected && (
         <IconButton label="Reconnecting… Try now" onClick={retryAll}>
           <WifiOff size={17} />
@@ -49,11 +49,11 @@ export function SmallConnectionStatus({ list }: { readonly list: ChatList }) {
 function Countdown() {
   const seconds = useSecondsUntil(useStore(outage)?.retryAt ?? 0);
   return (
-    <div className="sidebar-trouble">
+    <div className="sidebar-offline">
       <WifiOff size={15} />
       <span>
-        Reconnecting…
-        {seconds > 0 && <span aria-hidden="true"> in {seconds} s</span>}
+        Reconnecting
+        {seconds > 0 ? <span aria-hidden="true"> in {seconds} s</span> : "…"}
       </span>
       <button type="button" onClick={retryAll}>
         Try now

@@ -16,7 +16,7 @@ function partOf(...rows: Chat[]): Section {
   return { key: "today", name: "Today", isOpen: true, count: rows.length, rows };
 }
 
-test("chats of one name say when they began, wherever they stand in the list", () => {
+test("chats with the same name have their start time, wherever they are in the list", () => {
   const [first, later] = [NOW * 1000, NOW * 1000 + 5 * MINUTE];
   const shown = [partOf(chatOf("a", "Prices", first), chatOf("b", "Other", first))];
   expect([...startTimesOf(shown, NOW)]).toEqual([]);
@@ -27,7 +27,7 @@ test("chats of one name say when they began, wherever they stand in the list", (
   ]);
 });
 
-test("those that began in one minute say it to the second", () => {
+test("chats started in the same minute have their start time to the second", () => {
   const began = NOW * 1000;
   const times = [began, began + 5 * SECOND, began - 5 * MINUTE];
   const shown = [partOf(...times.map((each, at) => chatOf(`${at}`, "Prices", each)))];

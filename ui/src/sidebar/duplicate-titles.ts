@@ -4,11 +4,11 @@ import type { Chat } from "../api/types";
 import { chatName, shortTime, timeWithSeconds } from "../ui/format";
 import type { Section } from "./sections";
 
-/** When those in the list began that are called as another one there is; by their ids. */
+/** Start times of chats that share their name with another one, by id. */
 export function startTimesOf(shown: readonly Section[], now: number): ReadonlyMap<string, string> {
   const byName = new Map<string, Chat[]>();
   for (const chat of shown.flatMap(({ rows }) => rows)) {
-    // A fork is called by its first words at first, and those may become a title.
+    // A fork first has the same first words as its origin.
     const name = chatName(chat).toLowerCase();
     const sameName = byName.get(name);
     if (sameName === undefined) byName.set(name, [chat]);

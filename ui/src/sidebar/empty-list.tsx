@@ -7,7 +7,7 @@ import { Button } from "../ui/button";
 import { countFilters, NO_FILTERS } from "./filters";
 import { useFilters } from "./visible-chats";
 
-/** Why there is no chat to see, and what one can do about it. */
+/** Explains why the list is empty, with a button. */
 export function EmptyList({ list }: { readonly list: ChatList }) {
   const [filters, change] = useFilters();
   const [, navigate] = useLocation();
@@ -23,12 +23,12 @@ export function EmptyList({ list }: { readonly list: ChatList }) {
     );
   }
   const isArchiveOnly = filters.archived && countFilters(filters) === 1;
-  const words = isArchiveOnly ? "Nothing is archived." : "No chats match.";
+  const words = isArchiveOnly ? "No archived chats." : "No chats match.";
   return (
     <div className="sidebar-rows-empty" role="status">
-      <p>{isAll ? words : "None so far. Searching older chats…"}</p>
+      <p>{isAll ? words : "No matches so far. Loading older chats…"}</p>
       <Button onClick={() => change(NO_FILTERS)}>
-        {isArchiveOnly ? "Show the list" : "Show all chats"}
+        {isArchiveOnly ? "Show all chats" : "Show all chats"}
       </Button>
     </div>
   );

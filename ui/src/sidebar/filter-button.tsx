@@ -3,7 +3,7 @@
 import { ListFilter, X } from "lucide-react";
 import { useId, useRef, useState } from "react";
 import { useStore } from "../reactive/store";
-import { catalog } from "../store/catalog";
+import { catalogStore } from "../store/catalog";
 import { Button, IconButton } from "../ui/button";
 import { Popover } from "../ui/popover";
 import {
@@ -24,7 +24,7 @@ export function FilterButton() {
   return (
     <span ref={button} className="sidebar-filter-button" data-on={many > 0 || undefined}>
       <IconButton
-        label={many > 0 ? `Filter the list: ${many} on` : "Filter the list"}
+        label={many > 0 ? `Filter the list: ${many} active` : "Filter the list"}
         aria-expanded={isOpen}
         aria-haspopup="dialog"
         onClick={() => setOpen(!isOpen)}
@@ -70,7 +70,7 @@ interface FormProps {
 }
 
 function FilterForm({ filters, onChange }: FormProps) {
-  const agents = useStore(catalog, (now) => now?.agents) ?? [];
+  const agents = useStore(catalogStore, (now) => now?.agents) ?? [];
   const name = useId();
   return (
     <form className="sidebar-filter" onSubmit={(event) => event.preventDefault()}>
@@ -84,7 +84,7 @@ function FilterForm({ filters, onChange }: FormProps) {
               checked={filters.status === doing}
               onChange={() => onChange({ ...filters, status: doing })}
             />
-            {doing === null ? "Everything" : STATUS_FILTERS[doing]}
+            {doing === null ? "All" : STATUS_FILTERS[doing]}
           </label>
         ))}
       </fieldset>

@@ -30,7 +30,7 @@ export function filtersOf(query: string): Filters {
   };
 }
 
-/** With its question mark; empty for none. */
+/** The query string with its question mark; empty without filters. */
 export function queryOf(filters: Filters): string {
   const query = new URLSearchParams();
   if (filters.archived) query.set("archived", "yes");
@@ -57,7 +57,7 @@ const STATUS = {
   failed: "error",
 } as const satisfies Record<StatusFilter, Status>;
 
-/** What to ask the server for. What else fits is told by the stream. */
+/** The server query of filters. The stream reports other matching chats. */
 export function serverQueryOf({ archived, status, agent }: Filters): ListQuery {
   return {
     ...(archived && { archived }),

@@ -13,7 +13,7 @@ export function clamped(width: number): number {
   return Math.round(Math.min(MAX_WIDTH, Math.max(MIN_WIDTH, width)));
 }
 
-/** Where the list ends: dragged, or moved by arrow keys. Twice clicked, it is as at first. */
+/** Resizes the sidebar by dragging or arrow keys. A double click resets it. */
 export function ResizeHandle() {
   const width = useStore(preferences, (now) => now.sidebarWidth);
   const drag = useRef<{ x: number; width: number } | null>(null);
@@ -24,7 +24,7 @@ export function ResizeHandle() {
   const move = (event: PointerEvent<HTMLElement>) => {
     if (drag.current === null) return;
     const sidebarWidth = clamped(drag.current.width + event.clientX - drag.current.x);
-    // Kept when it is let go, not with each pixel.
+    // Stored on release, not with each pixel.
     preferences.change((now) => ({ ...now, sidebarWidth }));
   };
   const end = () => {

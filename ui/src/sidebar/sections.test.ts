@@ -14,7 +14,7 @@ function chatOf(id: string, hoursAgo = 0, more: Partial<Chat> = {}): Chat {
   return { id, updated_at, ...rest, ...marks, ...more } as unknown as Chat;
 }
 
-function shown(chats: readonly Chat[], more: Partial<Parameters<typeof sectionsOf>[0]> = {}) {
+function sectionsFor(chats: readonly Chat[], more: Partial<Parameters<typeof sectionsOf>[0]> = {}) {
   const byId = new Map(chats.map((chat) => [chat.id, chat]));
   return sectionsOf({ chats: byId, now: NOW, filters: NO_FILTERS, collapsed: new Set(), ...more });
 }
@@ -22,9 +22,9 @@ function shown(chats: readonly Chat[], more: Partial<Parameters<typeof sectionsO
 const outline = (of: ReturnType<typeof sectionsOf>) =>
   of.map(({ name, rows }) => `${name}: ${rows.map(({ id }) => id).join(" ")}`);
 
-describe("parts of the list", () => {
-  it("go by pins, owners and days of the calendar", () => {
-    const found = shown([
+describe("sections of the list", () => {
+  it("are by pin, owner and calendar day", () => {
+    const found = sectionsFor([
       chatOf("a", 1),
       chatOf("b", 13),
       chatOf("c", 15),
@@ -45,55 +45,55 @@ describe("parts of the list", () => {
     ]);
   });
 
-  it("that are empty are not there", () => {
-    expect(shown([])).toEqual([]);
+  it("that are empty are left out", () => {
+    expect(sectionsFor([])).toEqual([]);
   });
 
-  it("that are folded still say how many they have", () => {
-    const found = shown([chatOf("a"), chatOf("b")], { collapsed: new Set(["today"]) });
+  it("that are collapsed still have their count", () => {
+    const found = sectionsFor([chatOf("a"), chatOf("b")], { collapsed: new Set(["today"]) });
     expect(found).toEqual([{ key: "today", name: "Today", isOpen: false, count: 2, rows: [] }]);
   });
 
-  it("have no chat that another one set to work, unless that one is not shared with me", () => {
+  it("have no subagent's chat, unless its parent is not shared with the user", () => {
     const child = chatOf("b", 0, { parent_id: "a" });
     const shared = chatOf("c", 0, { parent_id: "x", mine: false });
-    expect(outline(shown([chatOf("a"), child, shared]))).toEqual([
+    expect(outline(sectionsFor([chatOf("a"), child, shared]))).toEqual([
       "Shared with you: c",
       "Today: a",
     ]);
   });
 });
 
-describe("while somebody points at the list", () => {
+describe("while the pointer is on the list", () => {
   const before = [chatOf("a", 1), chatOf("b", 2), chatOf("c", 20)];
   const hold: FrozenOrder = freezeOrder(before, NOW);
 
-  it("a chat that is at work stays where it was", () => {
+  it("a changed chat stays in place", () => {
     const worked = [chatOf("a", 1), chatOf("b", 2), chatOf("c", -0.1)];
-    expect(outline(shown(worked, { frozen: hold }))).toEqual(outline(shown(before)));
-    expect(outline(shown(worked))).toEqual(["Today: c a b"]);
+    expect(outline(sectionsFor(worked, { frozen: hold }))).toEqual(outline(sectionsFor(before)));
+    expect(outline(sectionsFor(worked))).toEqual(["Today: c a b"]);
   });
 
-  it("a new chat waits, unless it is the one on the screen", () => {
+  it("a new chat is not shown, unless it is open", () => {
     const more = [...before, chatOf("new", -0.1)];
-    expect(outline(shown(more, { frozen: hold }))).toEqual(outline(shown(before)));
-    expect(outline(shown(more, { frozen: hold, open: "new" }))[0]).toBe("Today: new a b");
+    expect(outline(sectionsFor(more, { frozen: hold }))).toEqual(outline(sectionsFor(before)));
+    expect(outline(sectionsFor(more, { frozen: hold, open: "new" }))[0]).toBe("Today: new a b");
   });
 
-  it("older ones that were read meanwhile are there", () => {
-    expect(outline(shown([...before, chatOf("old", 900)], { frozen: hold }))).toContain(
+  it("older chats loaded meanwhile are shown", () => {
+    expect(outline(sectionsFor([...before, chatOf("old", 900)], { frozen: hold }))).toContain(
       "Older: old",
     );
   });
 
-  it("what the person does to a chat is seen at once", () => {
+  it("the user's own changes are shown at once", () => {
     const pinned = [chatOf("a", 1), chatOf("b", 2, { pinned: true }), chatOf("c", 20)];
-    expect(outline(shown(pinned, { frozen: hold }))[0]).toBe("Pinned: b");
+    expect(outline(sectionsFor(pinned, { frozen: hold }))[0]).toBe("Pinned: b");
   });
 });
 
-describe("the chat beside", () => {
-  const found = shown([chatOf("a", 1), chatOf("b", 2), chatOf("c", 20)]);
+describe("the previous and next chat", () => {
+  const found = sectionsFor([chatOf("a", 1), chatOf("b", 2), chatOf("c", 20)]);
   it.each([
     ["a", 1, "b"],
     ["b", 1, "c"],
@@ -120,11 +120,11 @@ describe("filters", () => {
     chatOf("other", 0, { agent: "reviewer" }),
   ];
   const found = (change: Partial<Filters>) =>
-    shown(chats, { filters: { ...NO_FILTERS, ...change } })
+    sectionsFor(chats, { filters: { ...NO_FILTERS, ...change } })
       .flatMap(({ rows }) => rows.map(({ id }) => id))
       .sort();
 
-  it("show what fits and nothing else", () => {
+  it("show matching chats only", () => {
     expect(found({})).not.toContain("put-away");
     expect(found({ archived: true })).toEqual(["put-away"]);
     expect(found({ status: "working" })).toEqual(["above", "running", "stopping"]);
@@ -133,17 +133,17 @@ describe("filters", () => {
     expect(found({ agent: "reviewer" })).toEqual(["other"]);
   });
 
-  it("survive the address", () => {
+  it("are kept in the URL", () => {
     const filters: Filters = { archived: true, status: "failed", agent: "a b&c" };
     expect(filtersOf(queryOf(filters))).toEqual(filters);
     expect(queryOf(NO_FILTERS)).toBe("");
   });
 
-  it("that nobody knows are none", () => {
+  it("that are unknown are ignored", () => {
     expect(filtersOf("?status=toString&archived=1&agent=&q=x")).toEqual(NO_FILTERS);
   });
 
-  it("ask the server for what it can find by", () => {
+  it("become a server query", () => {
     expect(serverQueryOf({ archived: true, status: "failed", agent: "x" })).toEqual({
       archived: true,
       status: "error",
@@ -153,16 +153,20 @@ describe("filters", () => {
   });
 });
 
-describe("how a chat stands", () => {
+describe("the status of a chat", () => {
   const failure = { kind: "auth" as const, message: "The key was refused." };
   it.each([
     ["failed", "The key was refused.", { status: "error", error: failure, needs_me: true }],
-    ["failed", "No worker runs the agent main.", { status: "running", stranded: true }],
-    ["waiting", "Needs your answer", { status: "running", needs_me: true }],
+    ["failed", "No worker for the agent main.", { status: "running", stranded: true }],
+    ["waiting", "Waiting for you", { status: "running", needs_me: true }],
     ["waiting", "Waiting for an answer", { status: "requires_action", mine: false }],
-    ["working", "Waiting for another agent", { status: "requires_action" }],
+    ["working", "Waiting for a subagent", { status: "requires_action" }],
     ["working", "Working…", { status: "running" }],
-    ["working", "Retrying, attempt 2 of 5…", { status: "running", retry: { attempt: 1, of: 5 } }],
+    [
+      "working",
+      "Waiting to retry: attempt 2 of 5",
+      { status: "running", retry: { attempt: 1, of: 5 } },
+    ],
     ["stopping", "Stopping…", { status: "interrupting" }],
     ["unread", "sonnet-5", { unread: true, model: "anthropic/sonnet-5" }],
     ["idle", "main", {}],
@@ -172,7 +176,7 @@ describe("how a chat stands", () => {
     expect([chatStatusOf(chat), statusLineOf(chat)]).toEqual([standing, said]);
   });
 
-  it("is read when it is on the screen", () => {
+  it("is read when it is open", () => {
     expect(chatStatusOf(chatOf("a", 0, { unread: true }), true)).toBe("idle");
   });
 });

@@ -9,9 +9,9 @@ export interface Section {
   readonly key: SectionKey;
   readonly name: string;
   readonly isOpen: boolean;
-  /** Also of those that are not shown. */
+  /** Number of chats, including hidden ones. */
   readonly count: number;
-  /** None when it is folded. */
+  /** Empty if collapsed. */
   readonly rows: readonly Chat[];
 }
 
@@ -26,8 +26,8 @@ const NAMES: Readonly<Record<SectionKey, string>> = {
 const ORDER = Object.keys(NAMES) as SectionKey[];
 
 /**
- * The order as it was when somebody began to point at the list. Rows stay where they are until they
- * look away; what is new waits, too.
+ * The order at the time the pointer entered the list. Rows stay in place until it leaves, and new
+ * chats wait too.
  */
 export interface FrozenOrder {
   readonly times: ReadonlyMap<string, number>;
@@ -48,7 +48,7 @@ interface SectionInput {
   readonly filters: Filters;
   readonly collapsed: ReadonlySet<string>;
   readonly frozen?: FrozenOrder | null;
-  /** The one on the screen: it is there, however new it is. */
+  /** The open chat, which is always shown. */
   readonly open?: string | null;
 }
 
@@ -73,7 +73,7 @@ export function sectionsOf(input: SectionInput): readonly Section[] {
   });
 }
 
-/** The one above or below in the list; null at its ends. From none: the first, or the last. */
+/** The chat above or below; null at the ends. Without a current chat: the first or last. */
 export function neighbourOf(
   shown: readonly Section[],
   id: string | null,
@@ -85,7 +85,7 @@ export function neighbourOf(
   return ids[at + step] ?? null;
 }
 
-/** No other chat in the list set it to work. */
+/** Whether a chat is at the top level: not a subagent's, or its parent is not visible. */
 function isTopLevel(chat: Chat, chats: ReadonlyMap<string, Chat>): boolean {
   return chat.parent_id === null || (chat.mine === false && !chats.has(chat.parent_id));
 }
@@ -106,7 +106,7 @@ function dayOf(then: number, now: number): SectionKey {
   return then >= midnight(now, 7) ? "week" : "older";
 }
 
-/** Days differ in length twice a year: so it is asked of the calendar. */
+/** Midnight some days ago, by the calendar: two days a year do not have 24 hours. */
 function midnight(now: number, daysBefore: number): number {
   const day = new Date(now);
   return new Date(day.getFullYear(), day.getMonth(), day.getDate() - daysBefore).getTime();

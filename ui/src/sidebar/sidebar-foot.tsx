@@ -52,7 +52,7 @@ function ThemeButton() {
   );
 }
 
-/** Alone on a machine, everybody knows who they are. */
+/** The signed-in user and "Sign out"; nothing on a single-user server. */
 function UserMenu() {
   const now = useStore(session);
   if (now.is !== "in" || now.me.mode === "local") return null;
@@ -63,7 +63,7 @@ function UserMenu() {
     onChoose: () => void attempt(signOut),
   };
   return (
-    <MenuButton label={`${name}, ${role}`} items={[out]} className="sidebar-who">
+    <MenuButton label={`${name}, ${role}`} items={[out]} className="sidebar-user">
       <span aria-hidden="true">{name.slice(0, 1).toUpperCase()}</span>
     </MenuButton>
   );

@@ -91,12 +91,12 @@ function Count({ of }: { readonly of: number }) {
   );
 }
 
-/** Of what is hidden or shown in place of the other: the way back has the focus then. */
+/** Moves the focus to the show/hide button when the sidebar is hidden or shown. */
 export function useFocusToToggle(ref: RefObject<HTMLElement | null>): void {
   useFocusFallback(ref, () => null, '[data-toggle="list"]');
 }
 
-/** What is left of the list when it is hidden. */
+/** The collapsed sidebar: icons only. */
 export function Rail({ list, onSearch }: Props) {
   const needs = usePendingCount(list);
   const rail = useRef<HTMLElement>(null);

@@ -70,7 +70,7 @@ function Scroller({ list }: { readonly list: ChatList }) {
   );
 }
 
-/** The chats beside are there, also for those who do not see the list. */
+/** Keys for the previous and next chat while the sidebar is hidden. */
 function HiddenListKeys({ list }: { readonly list: ChatList }) {
   useListKeys(useVisibleChats(list, null));
   return null;

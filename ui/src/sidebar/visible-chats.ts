@@ -15,7 +15,7 @@ const EVERY = 30_000;
 export interface VisibleChats {
   readonly sections: readonly Section[];
   readonly filters: Filters;
-  /** To be put behind the address of whatever is opened from the list. */
+  /** Query string to append to URLs opened from the list. */
   readonly query: string;
   readonly open: string | null;
   readonly now: number;

@@ -8,7 +8,7 @@ const sent: string[] = [];
 let reachable = false;
 let stop: () => void = () => {};
 
-function fetched(url: string, init: RequestInit): Promise<Response> {
+function fakeFetch(url: string, init: RequestInit): Promise<Response> {
   if (!reachable) return Promise.reject(new TypeError("network"));
   if (init.method === "POST")
     sent.push(`${url.split("/").at(-2)}: ${JSON.parse(String(init.body)).prompt}`);
@@ -24,7 +24,7 @@ beforeEach(() => {
   sent.length = 0;
   reachable = false;
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
-  vi.stubGlobal("fetch", fetched);
+  vi.stubGlobal("fetch", fakeFetch);
   vi.stubGlobal("localStorage", {
     getItem: (name: string) => all.get(name) ?? null,
     setItem: (name: string, text: string) => void all.set(name, text),
@@ -51,7 +51,7 @@ async function unsentIn(chat: string): Promise<void> {
   outbox.close();
 }
 
-test("what could not be sent is sent when the server is back, wherever one is by then", async () => {
+test("unsent messages of a closed chat are sent when the server is back", async () => {
   await unsentIn("a");
   await unsentIn("b.c");
   const line = new Store<StreamState>({ is: "broken", retryAt: 0, tries: 1 });
@@ -68,7 +68,7 @@ test("what could not be sent is sent when the server is back, wherever one is by
   expect(sent).toHaveLength(2);
 });
 
-test("a chat that is open sends its own", async () => {
+test("an open chat sends its own messages", async () => {
   await unsentIn("a");
   reachable = true;
   chatOpened("a");
@@ -80,7 +80,7 @@ test("a chat that is open sends its own", async () => {
   expect(sent).toEqual(["a: hello a"]);
 });
 
-test("what another tab left behind is sent too, in a chat where this page has sent before", async () => {
+test("messages left by another tab are sent too, in a chat where this page has sent before", async () => {
   await unsentIn("a");
   reachable = true;
   const line = new Store<StreamState>({ is: "open" });

@@ -5,7 +5,7 @@ import { storedNames } from "../reactive/local-storage";
 import { Store } from "../reactive/store";
 import { OUTBOX_PREFIX, Outbox } from "./outbox";
 
-/** The chats that are open on this page: they send what is theirs. */
+/** Chats open on this page, which send their own messages. */
 const open = new Store<ReadonlySet<string>>(new Set());
 
 export function chatOpened(chat: string): void {
@@ -16,12 +16,12 @@ export function chatClosed(chat: string): void {
   open.change((all) => new Set([...all].filter((each) => each !== chat)));
 }
 
-/** Whenever the server can be reached, and when a chat is left; until what it gives is called. */
+/** Sends messages of closed chats whenever the server is reachable. Returns a stop function. */
 export function sendInBackground(line: Store<StreamState>): () => void {
   const sending = new Map<string, Outbox>();
   const sync = () => {
     for (const [chat, outbox] of [...sending]) {
-      // One that is done knows nothing of what other tabs have left since.
+      // A finished outbox does not know messages that other tabs have stored since.
       if (open.get().has(chat) || outbox.isDone) end(sending, chat);
     }
     if (line.get().is !== "open") return;

@@ -10,13 +10,13 @@ export interface Catalog {
   readonly agents: readonly Agent[];
   readonly models: readonly Model[];
   readonly providers: readonly Provider[];
-  /** The day on which the prices were true. */
+  /** Date of the prices. */
   readonly pricedOn: string;
-  /** Whether the server can keep keys of providers. */
+  /** Whether the server can store provider keys. */
   readonly canStore: boolean;
 }
 
-export const catalog = new Store<Catalog | null>(null);
+export const catalogStore = new Store<Catalog | null>(null);
 
 export async function readCatalog(): Promise<void> {
   const [{ agents }, { models, priced_on }, { providers, can_store }] = await Promise.all([
@@ -24,7 +24,7 @@ export async function readCatalog(): Promise<void> {
     call("GET /models", {}),
     call("GET /providers", {}),
   ]);
-  catalog.set({ agents, models, providers, pricedOn: priced_on, canStore: can_store });
+  catalogStore.set({ agents, models, providers, pricedOn: priced_on, canStore: can_store });
 }
 
 export type CatalogState =
@@ -32,7 +32,7 @@ export type CatalogState =
   | { readonly is: "reading" }
   | CatalogFailure;
 
-/** It could not be read. While it is tried again, too: so that what tries it keeps the focus. */
+/** Loading failed. Also during a retry, so that the retry button keeps the focus. */
 export interface CatalogFailure {
   readonly is: "failed";
   readonly problem: Problem;
@@ -40,9 +40,9 @@ export interface CatalogFailure {
   readonly again: () => void;
 }
 
-/** The catalog for a part of the page that is nothing without it. */
+/** The catalog with loading and error states, fetched again on mount. */
 export function useCatalog(): CatalogState {
-  const current = useStore(catalog);
+  const current = useStore(catalogStore);
   const [problem, setProblem] = useState<Problem | null>(null);
   const [tries, setTries] = useState(0);
   const [isTrying, setTrying] = useState(true);

@@ -15,13 +15,13 @@ class Server {
     this.#held = [];
   }
 
-  /** What was held back arrives as it was when it was asked for: what was asked last comes first. */
+  /** Releases held responses, the last request first, each with the state at its request. */
   async release(): Promise<void> {
     const held = this.#held ?? [];
     this.#held = null;
     for (const arrive of held.reverse()) {
       arrive();
-      await settled();
+      await settle();
     }
   }
 
@@ -72,7 +72,7 @@ function problem(status: number, detail: string): Response {
   return new Response(JSON.stringify({ kind: "test", status, detail }), { status });
 }
 
-const settled = () => vi.advanceTimersByTimeAsync(20);
+const settle = () => vi.advanceTimersByTimeAsync(20);
 const idOf = (number: number) => `c${String(number).padStart(4, "0")}`;
 
 function chatOf(number: number, more: Partial<Chat> = {}): Chat {
@@ -96,24 +96,24 @@ afterEach(() => {
   restoreBrowser();
 });
 
-async function opened(): Promise<void> {
+async function openList(): Promise<void> {
   list.open();
-  await settled();
+  await settle();
   browser.last.accept();
 }
 
-async function told(chat: Chat): Promise<void> {
-  browser.last.say("chat", chat, "1");
-  await settled();
+async function sendChatEvent(chat: Chat): Promise<void> {
+  browser.last.send("chat", chat, "1");
+  await settle();
 }
 
 const ids = () => [...list.chats.get().byId.keys()].sort();
 const titleOf = (number: number) => list.chats.get().byId.get(idOf(number))?.title;
 
 describe("pages", () => {
-  it("bring the newest first, then older ones until all are there", async () => {
+  it("load the newest chats first, then older ones until all are there", async () => {
     server.chats = Array.from({ length: 120 }, (_, index) => chatOf(index));
-    await opened();
+    await openList();
     expect(ids()).toHaveLength(50);
     expect(list.chats.get()).toMatchObject({ is: "rest", next: idOf(70) });
     await list.readMore();
@@ -122,25 +122,25 @@ describe("pages", () => {
     expect(list.chats.get().next).toBeNull();
   });
 
-  it("are not asked for twice at once", async () => {
+  it("are not requested twice at once", async () => {
     server.chats = Array.from({ length: 60 }, (_, index) => chatOf(index));
-    await opened();
+    await openList();
     server.asked = [];
     await Promise.all([list.readMore(), list.readMore()]);
     expect(server.asked).toHaveLength(1);
   });
 
-  it("bring those that are pinned, however old they are", async () => {
+  it("include all pinned chats, however old", async () => {
     server.chats = Array.from({ length: 60 }, (_, index) => chatOf(index, { pinned: index === 0 }));
-    await opened();
+    await openList();
     expect(ids()).toContain(idOf(0));
     expect(list.chats.get().next).toBe(idOf(10));
   });
 
-  it("that cannot be read say why, and are read when tried again", async () => {
+  it("that fail to load have an error, and load on retry", async () => {
     server.chats = [chatOf(1)];
     server.refuse = { status: 503, detail: "the database is away" };
-    await opened();
+    await openList();
     expect(list.chats.get().is).toBe("failed");
     expect(list.chats.get().problem?.message).toBe("the database is away");
     server.refuse = null;
@@ -149,11 +149,11 @@ describe("pages", () => {
     expect(list.chats.get().problem).toBeNull();
   });
 
-  it("of what is wanted no more move nothing", async () => {
+  it("of an earlier query change nothing", async () => {
     server.chats = Array.from({ length: 60 }, (_, index) =>
       chatOf(index, { archived: index < 55 }),
     );
-    await opened();
+    await openList();
     server.hold();
     list.setQuery({ archived: true });
     list.setQuery({});
@@ -164,128 +164,128 @@ describe("pages", () => {
 });
 
 describe("the stream", () => {
-  it("begins a day ago: pages do not know what was changed lately", async () => {
+  it("starts a day ago, because pages are ordered by creation", async () => {
     list.open();
-    await settled();
+    await settle();
     expect(Number(browser.last.cursor)).toBeCloseTo((Date.now() - 86_400_000) * 1000, -8);
   });
 
-  it("tells new chats, changes and deletions", async () => {
+  it("adds new chats, changes and deletions", async () => {
     server.chats = [chatOf(1), chatOf(2)];
-    await opened();
-    await told(chatOf(3));
-    await told(chatOf(1, { title: "Renamed", snapshot_version: 2 }));
-    browser.last.say("deleted", { id: idOf(2) }, "2");
-    await settled();
+    await openList();
+    await sendChatEvent(chatOf(3));
+    await sendChatEvent(chatOf(1, { title: "Renamed", snapshot_version: 2 }));
+    browser.last.send("deleted", { id: idOf(2) }, "2");
+    await settle();
     expect(ids()).toEqual([idOf(1), idOf(3)]);
     expect(titleOf(1)).toBe("Renamed");
   });
 
-  it("does not bring back what is older", async () => {
-    await opened();
-    await told(chatOf(1, { title: "New", snapshot_version: 5 }));
-    await told(chatOf(1, { title: "Old", snapshot_version: 4 }));
+  it("does not replace newer versions", async () => {
+    await openList();
+    await sendChatEvent(chatOf(1, { title: "New", snapshot_version: 5 }));
+    await sendChatEvent(chatOf(1, { title: "Old", snapshot_version: 4 }));
     expect(titleOf(1)).toBe("New");
   });
 
-  it("has the list read anew when it says so, as far as it had been read", async () => {
+  it("reloads the list after a reset event, as far as before", async () => {
     server.chats = Array.from({ length: 250 }, (_, index) => chatOf(index));
-    await opened();
+    await openList();
     while (list.chats.get().next !== null) await list.readMore();
     server.chats = server.chats.filter(({ id }) => id !== idOf(3) && id !== idOf(245));
-    browser.last.say("reset", {}, "9");
-    await settled();
+    browser.last.send("reset", {}, "9");
+    await settle();
     expect(ids()).toHaveLength(248);
     expect(list.chats.get().next).toBeNull();
   });
 });
 
-describe("an answer that the stream overtook", () => {
+describe("a response that the stream overtook", () => {
   it("does not bring back a chat that was deleted", async () => {
     server.chats = [chatOf(1)];
     server.hold();
     list.open();
-    await settled();
+    await settle();
     browser.last.accept();
-    browser.last.say("deleted", { id: idOf(1) }, "1");
-    await settled();
+    browser.last.send("deleted", { id: idOf(1) }, "1");
+    await settle();
     await server.release();
     expect(ids()).toEqual([]);
   });
 
-  it("does not undo what has no version", async () => {
+  it("does not undo reader state, which has no version", async () => {
     server.chats = [chatOf(1, { needs_me: true })];
     server.hold();
     list.open();
-    await settled();
+    await settle();
     browser.last.accept();
-    await told(chatOf(1, { needs_me: false }));
+    await sendChatEvent(chatOf(1, { needs_me: false }));
     await server.release();
     expect(list.chats.get().byId.get(idOf(1))?.needs_me).toBe(false);
   });
 
-  it("does not take away a chat that was begun meanwhile", async () => {
-    await opened();
+  it("does not remove a chat created meanwhile", async () => {
+    await openList();
     server.hold();
     void list.read();
-    await settled();
-    await told(chatOf(9));
+    await settle();
+    await sendChatEvent(chatOf(9));
     await server.release();
     expect(ids()).toEqual([idOf(9)]);
   });
 });
 
-describe("after an absence", () => {
-  it("chats that were deleted or put away meanwhile are gone", async () => {
+describe("after an outage", () => {
+  it("chats that were deleted or archived meanwhile are removed", async () => {
     server.chats = [chatOf(1), chatOf(2), chatOf(3)];
-    await opened();
+    await openList();
     server.chats = [chatOf(1), chatOf(2, { archived: true })];
     browser.last.break();
     await vi.advanceTimersByTimeAsync(600);
     browser.last.accept();
-    await settled();
+    await settle();
     expect(ids()).toEqual([idOf(1)]);
   });
 
-  it("chats that other chats set to work stay known", async () => {
-    await opened();
-    await told(chatOf(5, { parent_id: idOf(1) }));
+  it("chats of subagents stay loaded", async () => {
+    await openList();
+    await sendChatEvent(chatOf(5, { parent_id: idOf(1) }));
     await list.read();
     expect(ids()).toEqual([idOf(5)]);
   });
 });
 
-describe("somebody whom the server does not know any more", () => {
-  it("stands before the door", async () => {
+describe("an expired session", () => {
+  it("leads to the sign-in form", async () => {
     session.set({ is: "in", me: {} as never });
-    await opened();
+    await openList();
     server.refuse = { status: 401, detail: "who are you" };
-    browser.last.say("end", { reason: "revoked", reconnect: false });
-    await settled();
+    browser.last.send("end", { reason: "revoked", reconnect: false });
+    await settle();
     expect(session.get().is).toBe("out");
   });
 
-  it("comes back when it was only the old session", async () => {
+  it("continues when another tab has renewed the session", async () => {
     session.set({ is: "in", me: {} as never });
-    await opened();
-    browser.last.say("end", { reason: "revoked", reconnect: false });
+    await openList();
+    browser.last.send("end", { reason: "revoked", reconnect: false });
     await vi.advanceTimersByTimeAsync(1_100);
     expect(browser.sockets).toHaveLength(2);
     expect(session.get().is).toBe("in");
   });
 });
 
-describe("a chat that is looked at", () => {
-  it("is known, wherever it stands", async () => {
+describe("an open chat", () => {
+  it("is loaded, also if it is not in the list", async () => {
     server.chats = [chatOf(1, { archived: true })];
-    await opened();
+    await openList();
     await list.ensureLoaded(idOf(1));
     expect(ids()).toEqual([idOf(1)]);
   });
 
-  it("is not asked for when it is known, and may not exist", async () => {
+  it("is not requested if it is loaded, and may not exist", async () => {
     server.chats = [chatOf(1)];
-    await opened();
+    await openList();
     server.asked = [];
     await list.ensureLoaded(idOf(1));
     expect(server.asked).toEqual([]);
@@ -295,50 +295,50 @@ describe("a chat that is looked at", () => {
 });
 
 describe("a change", () => {
-  it("is seen at once, whatever the stream still tells", async () => {
+  it("is shown at once, whatever events arrive", async () => {
     server.chats = [chatOf(1)];
-    await opened();
+    await openList();
     server.hold();
     const changed = list.change(idOf(1), { pinned: true, title: "Mine" });
-    await told(chatOf(1, { status: "running", snapshot_version: 2 }));
+    await sendChatEvent(chatOf(1, { status: "running", snapshot_version: 2 }));
     const seen = list.chats.get().byId.get(idOf(1));
     expect(seen).toMatchObject({ pinned: true, title: "Mine", status: "running" });
     await server.release();
     await changed;
   });
 
-  it("that the server refuses is taken back", async () => {
+  it("that the server refuses is undone", async () => {
     server.chats = [chatOf(1)];
-    await opened();
+    await openList();
     server.refuse = { status: 409, detail: "it is at work" };
     await expect(list.change(idOf(1), { archived: true })).rejects.toThrow("it is at work");
     expect(list.chats.get().byId.get(idOf(1))?.archived).toBe(false);
   });
 
-  it("stays when the answer was overtaken by what was told before it", async () => {
+  it("stays when the response was overtaken by an older event", async () => {
     server.chats = [chatOf(1)];
-    await opened();
+    await openList();
     server.hold();
     const changed = list.change(idOf(1), { pinned: true });
-    await told(chatOf(1, { needs_me: true }));
+    await sendChatEvent(chatOf(1, { needs_me: true }));
     await server.release();
     await changed;
     expect(list.chats.get().byId.get(idOf(1))).toMatchObject({ pinned: true, needs_me: true });
   });
 
-  it("to unread is not taken back before the stream tells of it", async () => {
+  it("to unread is not undone before the stream confirms it", async () => {
     server.chats = [chatOf(1)];
-    await opened();
+    await openList();
     const seen: unknown[] = [];
     list.chats.subscribe(() => seen.push(list.chats.get().byId.get(idOf(1))?.unread));
     await list.markUnread(idOf(1));
-    await told(chatOf(1, { unread: true }));
+    await sendChatEvent(chatOf(1, { unread: true }));
     expect(new Set(seen)).toEqual(new Set([true]));
   });
 
   it("leaves all other chats the same objects", async () => {
     server.chats = [chatOf(1), chatOf(2)];
-    await opened();
+    await openList();
     const before = list.chats.get().byId.get(idOf(2));
     await list.change(idOf(1), { pinned: true });
     expect(list.chats.get().byId.get(idOf(2))).toBe(before);
@@ -346,9 +346,9 @@ describe("a change", () => {
 });
 
 describe("a deletion", () => {
-  it("is seen at once, and stays", async () => {
+  it("is shown at once, and stays", async () => {
     server.chats = [chatOf(1)];
-    await opened();
+    await openList();
     const removed = list.remove(idOf(1));
     expect(ids()).toEqual([]);
     await removed;
@@ -356,16 +356,16 @@ describe("a deletion", () => {
     expect(ids()).toEqual([]);
   });
 
-  it("that the server refuses is taken back", async () => {
+  it("that the server refuses is undone", async () => {
     server.chats = [chatOf(1)];
-    await opened();
+    await openList();
     server.refuse = { status: 403, detail: "you may only read" };
     await expect(list.remove(idOf(1))).rejects.toThrow("you may only read");
     expect(ids()).toEqual([idOf(1)]);
   });
 });
 
-it("what was kept in this browser for a chat goes with it, and nothing else", async () => {
+it("deleting a chat removes its stored values, and no others", async () => {
   const kept = new Map(
     [`draft.${idOf(1)}`, `draft.${idOf(1)}.files`, `outbox.${idOf(1)}.k`, `draft.${idOf(2)}`].map(
       (name) => [`holdfast.${name}`, "1"],
@@ -379,8 +379,8 @@ it("what was kept in this browser for a chat goes with it, and nothing else", as
     removeItem: (name: string) => kept.delete(name),
   });
   server.chats = [chatOf(1), chatOf(2)];
-  await opened();
-  browser.last.say("deleted", { id: idOf(1) }, "1");
-  await settled();
+  await openList();
+  browser.last.send("deleted", { id: idOf(1) }, "1");
+  await settle();
   expect([...kept.keys()]).toEqual([`holdfast.draft.${idOf(2)}`]);
 });

@@ -13,15 +13,15 @@ import { changeChat, deleteChat, type ModelChoice } from "./open-chat";
 import { OUTBOX_PREFIX } from "./outbox";
 
 export interface Chats {
-  /** All that are known: also archived ones, and those that other chats started. */
+  /** All loaded chats, including archived ones and those of subagents. */
   readonly byId: ReadonlyMap<string, Chat>;
-  /** Older ones are read from here on; null when all are here. */
+  /** Cursor for older chats; null if all are loaded. */
   readonly next: string | null;
   readonly is: "reading" | "rest" | "failed";
   readonly problem: Problem | null;
 }
 
-/** Which of them are read. */
+/** Which chats are fetched. */
 export interface ListQuery {
   readonly archived?: boolean;
   readonly status?: Status;
@@ -41,12 +41,12 @@ export class ChatList {
     path: "/api/v1/stream",
     onEvents: (events) => this.#apply(events),
     mayRetry: isStillSignedIn,
-    // Pages go by when a chat was begun. So it is also told which have changed since yesterday.
+    // Pages are ordered by creation: the stream adds what has changed since yesterday.
     from: () => String((Date.now() - DAY) * 1000),
   });
   readonly #cache = new ChatCache();
   #query: ListQuery = {};
-  /** Of the last page that was asked for. What comes from one before it moves nothing. */
+  /** Number of the last page request. Responses to earlier ones do not move the cursor. */
   #lastRequest = 0;
   /** The id down to which the list was read. */
   #loadedDownTo: string | null = null;
@@ -68,7 +68,7 @@ export class ChatList {
     this.stream.close();
   }
 
-  /** Who was away for long is not told of all that was deleted: so it is read again. */
+  /** Reloads after an outage: a stream that was away for long does not report all deletions. */
   #reloadAfterOutage(): () => void {
     let wasAway = false;
     return this.stream.state.subscribe(() => {
@@ -80,7 +80,7 @@ export class ChatList {
 
   // --- reading ---
 
-  /** Other ones from now on. Those that are known stay known. */
+  /** Changes the query. Loaded chats stay. */
   setQuery(query: ListQuery): void {
     if (JSON.stringify(query) === JSON.stringify(this.#query)) return;
     this.#query = query;
@@ -89,7 +89,7 @@ export class ChatList {
     void this.read();
   }
 
-  /** The newest, as far down as was read before, and those that are pinned however old they are. */
+  /** Fetches the newest chats, as far down as before, and all pinned ones. */
   async read(): Promise<void> {
     const query = this.#query;
     const since = this.#cache.eventCount;
@@ -117,7 +117,7 @@ export class ChatList {
     });
   }
 
-  /** After a failure, from where it was. */
+  /** Retries the request that failed. */
   async retry(): Promise<void> {
     await (this.chats.get().next === null ? this.read() : this.readMore());
   }
@@ -142,7 +142,7 @@ export class ChatList {
     this.#publish();
   }
 
-  /** One that is looked at, wherever it stands. That it is not there is said where it is looked at. */
+  /** Loads the open chat if it is not in the list. Its screen reports errors. */
   async ensureLoaded(id: string): Promise<void> {
     if (this.#cache.all.has(id)) return;
     const since = this.#cache.eventCount;
@@ -157,7 +157,7 @@ export class ChatList {
     this.#publish();
   }
 
-  // --- changing: each is seen at once, and taken back when the server refuses, with a Problem ---
+  // --- changes: shown at once, and undone with a Problem when the server refuses ---
 
   async change(id: string, change: Change): Promise<void> {
     const since = this.#cache.eventCount;
@@ -174,12 +174,12 @@ export class ChatList {
     });
   }
 
-  /** As if its last answer had not been seen. */
+  /** Marks a chat as unread. */
   async markUnread(id: string): Promise<void> {
     await this.#optimistically(id, { unread: true }, async () => {
       const body = { number: 0 };
       const { unread = false } = await call("PUT /chats/{chat}/read", { path: { chat: id }, body });
-      // The stream says so too, a moment later: until then it must not look read again.
+      // The stream confirms it a moment later: until then it must not appear read.
       this.#cache.patch(id, { unread });
     });
   }
@@ -236,7 +236,7 @@ export class ChatList {
   }
 }
 
-// --- what is known, and by whom it was said ---
+// --- merging responses, stream events and optimistic changes ---
 
 type ChatPatch = Partial<
   Pick<Chat, "title" | "archived" | "pinned" | "model" | "effort" | "unread">
@@ -251,16 +251,16 @@ function patchOf(change: Change): ChatPatch {
 }
 
 /**
- * The stream tells some chats twice, and an answer may be overtaken by it: the newer one stays. What
- * a chat is to its reader (read, pinned, needs_me) has no version of its own. So of two with the same
- * version, an answer yields to what was told since it was asked for.
+ * All loaded chats, merged from responses and stream events. The newer version of a chat wins. Its
+ * reader state (read, pinned, needs_me) has no version: of two with the same version, a response
+ * yields to events received since its request.
  */
 class ChatCache {
   readonly #all = new Map<string, Chat>();
   readonly #eventTimes = new Map<string, number>();
   readonly #optimistic = new Map<string, Set<Optimistic>>();
   #view: ReadonlyMap<string, Chat> | null = null;
-  /** How much was told so far. */
+  /** Number of stream events so far. */
   eventCount = 0;
 
   get all(): ReadonlyMap<string, Chat> {
@@ -269,8 +269,8 @@ class ChatCache {
 
   applyEvent(chat: Chat): void {
     this.eventCount += 1;
-    const known = this.#all.get(chat.id);
-    if (known !== undefined && known.snapshot_version > chat.snapshot_version) return;
+    const current = this.#all.get(chat.id);
+    if (current !== undefined && current.snapshot_version > chat.snapshot_version) return;
     this.#eventTimes.set(chat.id, this.eventCount);
     this.#put(chat);
   }
@@ -284,35 +284,36 @@ class ChatCache {
 
   applyResponse(chats: readonly Chat[], since: number): void {
     for (const chat of chats) {
-      const known = this.#all.get(chat.id);
+      const current = this.#all.get(chat.id);
       if (this.#isOvertaken(chat.id, since)) {
-        if (known === undefined || known.snapshot_version >= chat.snapshot_version) continue;
+        if (current === undefined || current.snapshot_version >= chat.snapshot_version) continue;
       }
-      if (known === undefined || known.snapshot_version <= chat.snapshot_version) this.#put(chat);
+      if (current === undefined || current.snapshot_version <= chat.snapshot_version)
+        this.#put(chat);
     }
   }
 
-  /** The answer to a change: of what was told meanwhile it overrules what was changed. */
+  /** Applies the response to a change. It wins over newer events only for the changed fields. */
   applyChange(chat: Chat, change: ChatPatch, since: number): void {
-    const known = this.#all.get(chat.id);
-    if (known === undefined || known.snapshot_version > chat.snapshot_version) return;
+    const current = this.#all.get(chat.id);
+    if (current === undefined || current.snapshot_version > chat.snapshot_version) return;
     const overtaken =
-      this.#isOvertaken(chat.id, since) && known.snapshot_version === chat.snapshot_version;
-    this.#put(overtaken ? { ...known, ...change } : chat);
+      this.#isOvertaken(chat.id, since) && current.snapshot_version === chat.snapshot_version;
+    this.#put(overtaken ? { ...current, ...change } : chat);
   }
 
-  /** The answer to a change of what a chat is to its reader. */
+  /** Applies a confirmed change of reader state, which has no version. */
   patch(id: string, change: ChatPatch): void {
-    const known = this.#all.get(id);
-    if (known !== undefined) this.#put({ ...known, ...change });
+    const current = this.#all.get(id);
+    if (current !== undefined) this.#put({ ...current, ...change });
   }
 
-  /** They are not where an answer would have had them. */
+  /** Removes chats that a response should have contained. */
   removeMissing(ids: readonly string[], since: number): void {
     for (const id of ids) if (!this.#isOvertaken(id, since)) this.remove(id);
   }
 
-  /** Seen from now on. What it gives takes the wish back, fulfilled or not. */
+  /** Adds an optimistic change; returns a function that removes it. */
   addOptimistic(id: string, wish: Optimistic): () => void {
     const wishes = this.#optimistic.get(id) ?? new Set();
     this.#optimistic.set(id, wishes.add(wish));
@@ -324,7 +325,7 @@ class ChatCache {
     };
   }
 
-  /** The same one until something changes. */
+  /** All chats with optimistic changes. The same map until something changes. */
   view(): ReadonlyMap<string, Chat> {
     if (this.#view !== null) return this.#view;
     const view = new Map(this.#all);
@@ -373,7 +374,7 @@ async function readDownTo(query: ListQuery, lastId: string | null): Promise<Chat
   return { chats, next: page.next };
 }
 
-/** Those that ought to be among what was read, and are not: deleted, put away, or not shared any more. */
+/** Loaded chats missing from a response: deleted, archived, or no longer shared. */
 function missingFrom(
   known: ReadonlyMap<string, Chat>,
   read: ChatPage,

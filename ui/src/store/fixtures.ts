@@ -38,7 +38,7 @@ export function snapshot(change: Partial<Snapshot> = {}): Snapshot {
   };
 }
 
-/** A second apart each. */
+/** A stored message; each number is one second later. */
 export function stored(number: number, message: Message, change: Partial<Stored> = {}): Stored {
   const created_at = BEGAN + number * 1_000_000;
   return { number, revision: 1, message, author: null, created_at, ...change };
@@ -91,7 +91,7 @@ export function reset(what: "history" | "live", more_before: number | null = nul
   return { id: null, event: "reset", data: { what, more_before } };
 }
 
-/** What a page knows that was told this. */
+/** The transcript after these events. */
 export function transcriptOf(events: readonly ChatEvent[], before: Transcript = EMPTY): Transcript {
   return applyEvents(before, events, 1_000);
 }

@@ -4,7 +4,7 @@ import { type Delta, type LiveOutput, NO_OUTPUT, withDelta } from "./live-output
 
 const ATTEMPT = { epoch: 1, history_version: 1, attempt: 1 };
 
-function told(fragments: readonly Fragment[], from: LiveOutput = NO_OUTPUT): LiveOutput {
+function outputOf(fragments: readonly Fragment[], from: LiveOutput = NO_OUTPUT): LiveOutput {
   let seq = from.seq;
   return fragments.reduce((live, fragment) => {
     seq += 1;
@@ -15,8 +15,8 @@ function told(fragments: readonly Fragment[], from: LiveOutput = NO_OUTPUT): Liv
 const text = (of: string): Fragment => ({ type: "text_delta", text: of });
 
 describe("fragments", () => {
-  it("make the parts that the message will have", () => {
-    const live = told([
+  it("build the parts of the later message", () => {
+    const live = outputOf([
       { type: "reasoning_delta", text: "h" },
       { type: "reasoning_delta", text: "m" },
       text("a"),
@@ -34,13 +34,13 @@ describe("fragments", () => {
     ]);
   });
 
-  it("that were heard already change nothing", () => {
-    const live = told([text("a"), text("b")]);
+  it("that were already received change nothing", () => {
+    const live = outputOf([text("a"), text("b")]);
     const again: Delta = { ...ATTEMPT, first: 2, last: 2, fragment: text("b") };
     expect(withDelta(live, again, 0)).toBe(live);
   });
 
-  it("of an attempt that was left behind change nothing", () => {
+  it("of an older attempt change nothing", () => {
     const now = withDelta(
       NO_OUTPUT,
       { ...ATTEMPT, attempt: 2, first: 1, last: 1, fragment: text("new") },
@@ -54,7 +54,7 @@ describe("fragments", () => {
     ["history", { history_version: 2 }],
     ["epoch", { epoch: 2 }],
   ])("of the next %s begin anew", (_, next) => {
-    const live = told([text("old"), { type: "warning", text: "w" }]);
+    const live = outputOf([text("old"), { type: "warning", text: "w" }]);
     const now = withDelta(
       live,
       { ...ATTEMPT, ...next, first: 1, last: 1, fragment: text("new") },
@@ -64,25 +64,25 @@ describe("fragments", () => {
     expect(now.warnings).toEqual([]);
   });
 
-  it("of a newer server are passed over", () => {
-    const live = told([text("a"), { type: "hologram" } as unknown as Fragment, text("b")]);
+  it("of an unknown type are ignored", () => {
+    const live = outputOf([text("a"), { type: "hologram" } as unknown as Fragment, text("b")]);
     expect(live.parts).toEqual([{ type: "text", text: "ab" }]);
   });
 });
 
 describe("a call", () => {
-  it("is whole once the model has written it, also when its beginning was missed", () => {
+  it("is complete once the model has written it, also if its start was missed", () => {
     const whole = { type: "call", id: "1", tool: "x", arguments: "{}", called_at: 5 } as const;
-    const seen = told([
+    const seen = outputOf([
       { type: "call_started", call_id: "1", tool: "x" },
       { type: "tool_called", call: whole },
     ]);
     expect(seen.parts).toEqual([whole]);
-    expect(told([{ type: "tool_called", call: whole }]).parts).toEqual([whole]);
+    expect(outputOf([{ type: "tool_called", call: whole }]).parts).toEqual([whole]);
   });
 
-  it("says what it does while it runs", () => {
-    const live = told([
+  it("has live output while it runs", () => {
+    const live = outputOf([
       { type: "tool_progressed", call_id: "1", tool: "x", what: "preview", text: "diff" },
       { type: "tool_started", call_id: "1", tool: "x", label: "Run ls" },
       {
@@ -109,9 +109,9 @@ describe("a call", () => {
     });
   });
 
-  it("keeps its output when it has ended", () => {
+  it("keeps its output when it has finished", () => {
     const result = { type: "result", call_id: "1", tool: "x", content: [] } as const;
-    const live = told([
+    const live = outputOf([
       { type: "tool_started", call_id: "1", tool: "x", label: "Run" },
       { type: "tool_progressed", call_id: "1", tool: "x", what: "progress", text: "a" },
       { type: "tool_finished", result: { ...result, content: [] }, seconds: 2 },
@@ -121,15 +121,15 @@ describe("a call", () => {
 });
 
 describe("a summary", () => {
-  it("grows, and begins anew with an empty piece", () => {
+  it("grows, and starts over with an empty piece", () => {
     const piece = (delta: string): Fragment => ({ type: "compacting", asked_by: null, delta });
-    expect(told([piece("")]).summary).toBe("");
-    expect(told([piece(""), piece("a"), piece("b")]).summary).toBe("ab");
-    expect(told([piece("a"), piece(""), piece("c")]).summary).toBe("c");
+    expect(outputOf([piece("")]).summary).toBe("");
+    expect(outputOf([piece(""), piece("a"), piece("b")]).summary).toBe("ab");
+    expect(outputOf([piece("a"), piece(""), piece("c")]).summary).toBe("c");
   });
 });
 
-it("a warning is said once, however often it comes", () => {
+it("a warning is shown once, however often it arrives", () => {
   const warning: Fragment = { type: "warning", text: "Left out." };
-  expect(told([warning, warning]).warnings).toEqual(["Left out."]);
+  expect(outputOf([warning, warning]).warnings).toEqual(["Left out."]);
 });

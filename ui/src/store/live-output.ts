@@ -1,9 +1,9 @@
 /**
  * The output of a running attempt so far, from its deltas. Pure.
  *
- * It is shown with the same components as a committed message, so it is made of the same parts; what
- * calls say of themselves while they run is kept beside, by call, because the message that asks for
- * them may be committed already.
+ * It is shown with the same components as a committed message, so it consists of the same parts.
+ * The live output of calls is stored separately, by call, because the message that contains the
+ * calls may be committed already.
  */
 
 import type { Fragment, Part, ToolResult } from "../api/types";
@@ -14,31 +14,31 @@ export interface Attempt {
   readonly attempt: number;
 }
 
-/** A call that runs, or that is about to. */
+/** Live state of a call that runs or is about to. */
 export interface LiveCall {
   readonly label: string;
-  /** What it would do, shown before it is allowed to. */
+  /** Preview for the approval. */
   readonly preview: string;
-  /** What it has put out so far. */
+  /** Output so far. */
   readonly output: string;
-  /** The last value that it reported for programs, as the tool gave it. */
+  /** The last structured progress value. */
   readonly data: unknown;
   readonly running: boolean;
-  /** By this page's clock: when it was first seen to run. */
+  /** Time at which it was first seen running, by this page's clock. */
   readonly since: number | null;
   readonly result: ToolResult | null;
   readonly seconds: number | null;
-  /** Some of the output was left out on the way. */
+  /** Part of the output was dropped by the server. */
   readonly omitted: boolean;
 }
 
 export interface LiveOutput {
   readonly attempt: Attempt | null;
   readonly seq: number;
-  /** The answer as far as it goes. */
+  /** The answer so far. */
   readonly parts: readonly Part[];
   readonly calls: ReadonlyMap<string, LiveCall>;
-  /** The summary that is being written; null when none is. */
+  /** The summary being written; null if none. */
   readonly summary: string | null;
   readonly warnings: readonly string[];
 }
@@ -70,7 +70,7 @@ export interface Delta extends Attempt {
   readonly fragment: Fragment;
 }
 
-/** A delta of an attempt that was left behind changes nothing; one of the next begins anew. */
+/** Applies a delta. One of an older attempt is ignored; one of a newer attempt starts over. */
 export function withDelta(live: LiveOutput, delta: Delta, now: number): LiveOutput {
   const order = live.attempt === null ? 1 : compareAttempts(delta, live.attempt);
   if (order < 0 || (order === 0 && delta.last <= live.seq)) return live;
@@ -121,7 +121,7 @@ function withFragment(live: LiveOutput, fragment: Fragment, now: number): LiveOu
       return withCallChange(live, result.call_id, { running: false, result, seconds });
     }
     case "compacting":
-      // An empty piece begins the summary anew.
+      // An empty piece restarts the summary.
       return { ...live, summary: fragment.delta ? (live.summary ?? "") + fragment.delta : "" };
     case "warning":
       if (live.warnings.includes(fragment.text)) return live;
@@ -153,8 +153,8 @@ function withArguments(parts: readonly Part[], id: string, text: string): readon
 }
 
 function withCall(parts: readonly Part[], call: Part & { type: "call" }): readonly Part[] {
-  const known = parts.some((part) => part.type === "call" && part.id === call.id);
-  if (!known) return [...parts, call];
+  const isStarted = parts.some((part) => part.type === "call" && part.id === call.id);
+  if (!isStarted) return [...parts, call];
   return parts.map((part) => (part.type === "call" && part.id === call.id ? call : part));
 }
 

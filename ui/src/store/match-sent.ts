@@ -4,20 +4,20 @@ import type { Message, Prompt } from "../api/types";
 import type { Unsent } from "./outbox";
 import { isLoaded, type Transcript } from "./transcript";
 
-/** What a chat had when a message was sent to it: the message itself can only come behind that. */
+/** Position in a chat when a message was sent: the message can only be after it. */
 export interface ChatPosition {
   readonly number: number;
   readonly queue: readonly string[];
 }
 
-/** Nothing when the chat has not said yet what it has. */
+/** The current position; empty if the chat is not loaded yet. */
 export function positionNow(transcript: Transcript): { readonly before?: ChatPosition } {
   if (transcript.chat === null) return {};
   const queue = transcript.queue.map((each) => each.id);
   return { before: { number: lastNumber(transcript), queue } };
 }
 
-/** For certain: it has the place that the server gave it, or had it and went on from there. */
+/** Whether the chat certainly contains the message, or has already delivered it from the queue. */
 export function isInChat(one: Unsent, transcript: Transcript): boolean {
   if (one.number !== undefined) return lastNumber(transcript) >= one.number;
   if (one.queued === undefined) return false;
@@ -29,7 +29,7 @@ function lastNumber({ messages }: Transcript): number {
   return messages.at(-1)?.number ?? 0;
 }
 
-/** The chat itself may be told before its messages are: those must be here as well. */
+/** Whether snapshot and messages have reached a version; the snapshot may arrive first. */
 function hasReached(transcript: Transcript, version: number): boolean {
   const { chat } = transcript;
   if (chat === null || chat.snapshot_version < version) return false;
@@ -37,8 +37,8 @@ function hasReached(transcript: Transcript, version: number): boolean {
 }
 
 /**
- * Those that are still to be shown. The stream may be faster than the answer to the request: what
- * has just come and says the same is taken for the message, until the answer says where it is.
+ * Messages that are still to be shown as unsent. The stream may be faster than the response: a new
+ * message with the same content counts as the sent one, until the response names its position.
  */
 export function notYetShown(all: readonly Unsent[], transcript: Transcript): readonly Unsent[] {
   const matched = new Set<number | string>();

@@ -22,27 +22,27 @@ import { applyEvents, EMPTY, type Transcript, withEarlier } from "./transcript";
 
 const PAGE = 100;
 
-/** How a message is to be answered, when not as the chat always does. */
+/** Model and effort for one message, if not the chat's. */
 export interface ModelChoice {
   readonly model?: string;
   readonly effort?: Effort;
 }
 
-/** Earlier messages that are being read, or could not be. */
+/** State of loading earlier messages. */
 export type Earlier = { readonly is: "rest" } | { readonly is: "reading" } | Failed;
 export interface Failed {
   readonly is: "failed";
   readonly problem: Problem;
 }
 
-/** Something that was said already and is being edited, in the composer. */
+/** The message that is being edited in the composer. */
 export type Editing =
   | { readonly is: "message"; readonly stored: Stored }
   | { readonly is: "queued"; readonly queued: Queued };
 
 const onScreen = new Map<string, OpenChat>();
 
-/** The one that is on the screen, for what began before it was left and opened again. */
+/** The open chat with an id, which may be newer than the one an operation started with. */
 export function chatOnScreen(id: string): OpenChat | null {
   return onScreen.get(id) ?? null;
 }
@@ -51,13 +51,13 @@ export class OpenChat {
   readonly id: string;
   readonly transcript = new Store<Transcript>(EMPTY);
   readonly earlier = new Store<Earlier>({ is: "rest" });
-  /** How often an edit took messages out. */
+  /** Number of edits that superseded messages. */
   #edits = 0;
-  /** Why there is nothing to see: it does not exist, or one may not know. */
+  /** Set when the chat does not exist or is not visible. */
   readonly notFound = new Store<Problem | null>(null);
-  /** This page has asked for a stop that the server has not taken up yet. */
+  /** This page has requested an interrupt that has not taken effect yet. */
   readonly stopping = new Store(false);
-  /** The version of the chat at which the server took it up. */
+  /** Version of the chat in the response to the interrupt. */
   #stopVersion: number | null = null;
   readonly editing = new Store<Editing | null>(null);
   /** Idempotency keys of requests that are retried after a lost response. */
@@ -98,7 +98,7 @@ export class OpenChat {
     this.#clearStopping();
   }
 
-  /** It may go on with what waits before this page is told that it stopped. */
+  /** Clears `stopping`, also if the chat already runs a queued message. */
   #clearStopping(): void {
     const { chat } = this.transcript.get();
     if (chat === null || !this.stopping.get()) return;
@@ -123,7 +123,7 @@ export class OpenChat {
     this.earlier.set({ is: "reading" });
     try {
       const page = await this.#pageBefore(before);
-      // The history may have begun anew meanwhile: then this page is of no use.
+      // After a reset of the history this page is outdated.
       if (this.transcript.get().moreBefore === before) {
         this.transcript.change((now) => withEarlier(now, page.messages, page.next));
       }
@@ -133,7 +133,7 @@ export class OpenChat {
     }
   }
 
-  /** As it is without what edits took out, also those that came while it was read. */
+  /** A page of earlier messages. Fetched again if an edit superseded messages meanwhile. */
   async #pageBefore(before: number) {
     for (;;) {
       const edits = this.#edits;
@@ -145,7 +145,7 @@ export class OpenChat {
     }
   }
 
-  // --- what one can do: each raises a Problem when the server refuses ---
+  // --- operations: each throws a Problem when the server refuses ---
 
   send(prompt: Prompt, deliver: Deliver, choice: ModelChoice = {}): void {
     this.outbox.put(prompt, deliver, choice);
@@ -187,7 +187,7 @@ export class OpenChat {
     this.#keys.done();
   }
 
-  /** A chat of its own with what was said before a message, and something else instead of it. */
+  /** Forks the chat at a message, optionally with another prompt instead of it. */
   async fork(number: number, prompt?: Prompt): Promise<Snapshot> {
     const body = prompt === undefined ? { number } : { number, prompt };
     const key = this.#keys.for(["fork", body]);
@@ -211,7 +211,7 @@ export class OpenChat {
     await call("DELETE /chats/{chat}/queue/{id}", { path: { chat: this.id, id } });
   }
 
-  /** Now, whatever the chat is doing. */
+  /** Interrupts the turn and delivers a queued message now. */
   async promote(id: string): Promise<void> {
     await call("POST /chats/{chat}/queue/{id}/promote", { path: { chat: this.id, id } });
   }
@@ -225,7 +225,7 @@ export class OpenChat {
   }
 }
 
-/** What may be changed of any chat, open or not. */
+/** Changes properties of a chat, open or not. */
 export async function changeChat(
   id: string,
   change: {

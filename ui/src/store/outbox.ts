@@ -1,9 +1,9 @@
 /**
  * The outbox: messages sent from this page that the chat does not show yet.
  *
- * A message is kept, also over a reload, until the chat's own stream shows it. It is sent under one
- * key, so that it arrives once however often it is sent. Each is kept under a name of its own, so
- * that two tabs do not write over what the other has to send.
+ * A message is stored, also across a reload, until the chat's stream shows it. It is sent with one
+ * idempotency key, so that it arrives once however often it is sent. Each has its own storage name,
+ * so that two tabs do not overwrite each other's messages.
  */
 
 import type { StreamState } from "../api/event-stream";
@@ -19,7 +19,7 @@ import { type ChatPosition, isInChat, notYetShown, positionNow } from "./match-s
 import { EMPTY, type Transcript } from "./transcript";
 
 export interface Unsent {
-  /** Its idempotency key. */
+  /** Idempotency key. */
   readonly key: string;
   readonly prompt: Prompt;
   readonly deliver: Deliver;
@@ -27,31 +27,31 @@ export interface Unsent {
   readonly effort?: Effort;
   readonly at: number;
   readonly before?: ChatPosition;
-  /** Where it is in the chat, once the server has said so. */
+  /** Number in the history, or id in the queue, once the server has confirmed it. */
   readonly number?: number;
   readonly queued?: string;
-  /** Of the chat, when the message was in its queue, or no longer. */
+  /** Version of the chat after the message entered its queue. */
   readonly version?: number;
   /** Why the server refused it. */
   readonly refused?: string;
 }
 
-/** Of all names under which something is kept that was not sent: then the chat, and the key. */
+/** Prefix of storage names of unsent messages; the chat and the key follow. */
 export const OUTBOX_PREFIX = "outbox.";
 const FIRST_WAIT = 1_000;
 const MAX_WAIT = 15_000;
 
 export class Outbox {
-  /** What the chat does not show, in the order in which it was said. */
+  /** Messages that the chat does not show yet, in sending order. */
   readonly unsent: Store<readonly Unsent[]>;
   readonly #chat: string;
   readonly #name: string;
   #all: readonly Unsent[];
-  /** The keys of those that this browser keeps. */
+  /** Keys of the messages that are in the storage. */
   readonly #storedKeys: Set<string>;
   #transcript: Transcript = EMPTY;
   #sending = false;
-  /** The message that is on its way, and what stops the request. */
+  /** Key of the message being sent. */
   #inFlight: string | null = null;
   #stop = new AbortController();
   #tries = 0;
@@ -74,7 +74,7 @@ export class Outbox {
       const { is } = streamState.get();
       if (is === "broken") wasBroken = true;
       if (is !== "open") return;
-      // What was sent over the network of before may wait for its answer for many minutes.
+      // A request over the previous connection may hang for minutes.
       if (wasBroken) this.#stop.abort();
       wasBroken = false;
       void this.#send();
@@ -88,13 +88,13 @@ export class Outbox {
     clearTimeout(this.#timer);
   }
 
-  /** Nothing that it knows of is to be sent. */
+  /** Whether all known messages are sent. */
   get isDone(): boolean {
     return !this.#sending && this.#next() === undefined;
   }
 
   put(prompt: Prompt, deliver: Deliver, choice: { model?: string; effort?: Effort }): void {
-    // Behind whatever is there, also when the clock does not move.
+    // Later than all others, also if the clock stands still.
     const at = Math.max(Date.now(), (this.#all.at(-1)?.at ?? 0) + 1);
     this.#add({ key: newKey(), prompt, deliver, ...choice, at, ...positionNow(this.#transcript) });
     void this.#send();
@@ -106,24 +106,24 @@ export class Outbox {
     if (this.#inFlight === key) this.#stop.abort();
   }
 
-  /** Send again what was refused. */
+  /** Sends a refused message again. */
   resend(key: string): void {
     const one = this.#all.find((each) => each.key === key);
     if (one === undefined) return;
     const { refused: _, ...rest } = one;
     this.discard(key);
-    // Under another key: the first one stands for the refusal.
+    // With a new key: the old one would repeat the refusal.
     this.#add({ ...rest, key: newKey(), ...positionNow(this.#transcript) });
     void this.#send();
   }
 
-  /** What the chat shows is no longer ours to show. */
+  /** Drops messages that the chat shows now. */
   reconcile(transcript: Transcript): void {
     this.#transcript = transcript;
     if (this.#all.length > 0) this.#drop((each) => isInChat(each, transcript));
   }
 
-  /** One after the other, so that they arrive in their order. */
+  /** Sends messages one after the other, so that they arrive in order. */
   async #send(): Promise<void> {
     if (this.#sending) return;
     this.#sending = true;
@@ -141,7 +141,7 @@ export class Outbox {
     }
   }
 
-  /** Another tab had it too, and has seen it arrive or discarded it. */
+  /** Whether another tab has sent or discarded the message. */
   #isDoneElsewhere({ key, number, queued }: Unsent): boolean {
     const isSent = number !== undefined || queued !== undefined;
     return !isSent && this.#storedKeys.has(key) && readStored(this.#name + key, null) === null;
@@ -154,7 +154,7 @@ export class Outbox {
     this.#timer = setTimeout(() => void this.#send(), wait);
   }
 
-  /** The first that is to be sent, or whose way through the queue is not known yet. */
+  /** The first message to send, or whose place in the queue is to be confirmed. */
   #next(): Unsent | undefined {
     return this.#all.find(
       ({ refused, number, queued, version }) =>
@@ -162,7 +162,7 @@ export class Outbox {
     );
   }
 
-  /** False when it is to be tried again when the server can be reached. */
+  /** Sends or confirms a message. False: retry later. */
   async #attempt(one: Unsent): Promise<boolean> {
     this.#stop = new AbortController();
     this.#inFlight = one.key;
@@ -175,7 +175,7 @@ export class Outbox {
       if (problem.status === 401) await isStillSignedIn();
       if (problem.isTransient || problem.status === 401) return false;
       if (one.queued === undefined) this.#mark(one.key, { refused: problem.message });
-      else this.discard(one.key); // there is no such chat to look at
+      else this.discard(one.key); // the chat no longer exists
     }
     return true;
   }
@@ -190,7 +190,7 @@ export class Outbox {
     return number != null ? { number } : { queued: queued ?? "" };
   }
 
-  /** A message may leave the queue before the stream tells of it: then it never says its name. */
+  /** Reads the chat's version: a message may leave the queue before the stream shows it. */
   async #readVersion(): Promise<Partial<Unsent>> {
     const { signal } = this.#stop;
     const chat = await call("GET /chats/{chat}", { path: { chat: this.#chat }, signal });
@@ -209,7 +209,7 @@ export class Outbox {
     this.#all = this.#all.map((each) => (each.key === key ? { ...each, ...mark } : each));
     const marked = this.#all.find((each) => each.key === key);
     const name = this.#name + key;
-    // Another tab that had it too may be done with it.
+    // Another tab may have removed it from the storage.
     if (marked !== undefined && readStored(name, null) !== null)
       writeStored<Unsent | null>(name, marked, null);
     // The stream may have been faster.

@@ -6,8 +6,8 @@ beforeEach(() => {
 });
 afterEach(() => vi.unstubAllGlobals());
 
-describe("what a browser has kept", () => {
-  it("is taken as far as it fits", async () => {
+describe("stored preferences", () => {
+  it("are used as far as they are valid", async () => {
     const { validPreferences } = await import("./preferences");
     const usual = validPreferences({});
     expect(validPreferences({ theme: "dark", sidebarWidth: 300, folded: ["older"] })).toEqual({

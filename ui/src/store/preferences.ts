@@ -5,13 +5,13 @@ import { Store } from "../reactive/store";
 
 export interface Preferences {
   readonly theme: "system" | "light" | "dark";
-  /** `auto`: open while it grows, then folded. */
+  /** `auto`: expanded while it grows, then collapsed. */
   readonly reasoning: "auto" | "open" | "closed";
   readonly output: "auto" | "open" | "closed";
   readonly sidebar: boolean;
   /** Pixels. */
   readonly sidebarWidth: number;
-  /** Parts of the list that are folded. */
+  /** Collapsed sections of the list. */
   readonly folded: readonly string[];
 }
 
@@ -24,7 +24,7 @@ const DEFAULTS: Preferences = {
   folded: [],
 };
 
-/** What was kept by another version of this page, or by hand, is taken as far as it fits. */
+/** Stored preferences with defaults for missing or invalid values. */
 export function validPreferences(stored: unknown): Preferences {
   const entries = Object.entries(typeof stored === "object" && stored !== null ? stored : {});
   const valid = entries.filter(([name, value]) => {
@@ -45,7 +45,7 @@ export function setPreferences(change: Partial<Preferences>): void {
   writeStored("preferences", preferences.get(), DEFAULTS);
 }
 
-// Another tab of this browser follows.
+// Follows changes made in another tab.
 addEventListener("storage", ({ key }) => {
   if (key === "holdfast.preferences") {
     preferences.set(validPreferences(readStored<unknown>("preferences", {})));

@@ -34,7 +34,7 @@ const PENDING: Pending = {
 };
 
 describe("rows", () => {
-  it("show people what is for people, and results with their calls", () => {
+  it("show what is visible to users, and results with their calls", () => {
     const transcript = transcriptOf([
       messageEvent(prompt(1, "hi")),
       messageEvent(answer(2, [call("a", "read_file")])),
@@ -52,7 +52,7 @@ describe("rows", () => {
     expect(callIn(rows[1])?.resultAt).toBe(BEGAN + 3_000_000);
   });
 
-  it("show a call that was being written when somebody interrupted", () => {
+  it("show a call that was incomplete when the turn was interrupted", () => {
     const parts = [
       { ...call("b", "act"), arguments: '{"wh' },
       { ...result("b", "act", "Not run."), outcome: "interrupted" as const },
@@ -72,7 +72,7 @@ describe("rows", () => {
     expect(rows[2]?.kind === "answer" ? rows[2].turn?.steps : null).toBe(1);
   });
 
-  it("show a summary, which is for the model, once: not what is said about it as well", () => {
+  it("show a summary once, without the note about it", () => {
     const summary: Message = { role: "user", kind: "checkpoint", visibility: "model", parts: [] };
     const note: Message = { role: "system", kind: "note", visibility: "user", parts: [] };
     const transcript = transcriptOf(
@@ -115,7 +115,7 @@ describe("rows", () => {
     });
   });
 
-  it("change when a call of theirs says something, and no other does", () => {
+  it("change when one of their calls prints, and others do not", () => {
     const rows = new RowBuilder();
     const first = transcriptOf([
       messageEvent(answer(1, "text")),
@@ -141,7 +141,7 @@ describe("rows", () => {
     expect(callIn(now[1])?.live?.output).toBe("out");
   });
 
-  it("change when a call of theirs begins to wait, and when it no longer does", () => {
+  it("change when one of their calls starts or stops waiting", () => {
     const rows = new RowBuilder();
     const first = transcriptOf([messageEvent(answer(1, [call("a", "execute")]))]);
     rows.of(first);
@@ -154,7 +154,7 @@ describe("rows", () => {
     expect(callIn(rows.of(over)[0])?.action).toBeNull();
   });
 
-  it("show what a restart cut off, until the next attempt speaks", () => {
+  it("show what a restart cut off, until the next attempt has output", () => {
     const partial = answer(2, "So far").message;
     const cut = transcriptOf([
       messageEvent(prompt(1, "hi")),
@@ -170,7 +170,7 @@ describe("rows", () => {
     expect(anew?.kind === "answer" && anew.isCut).toBe(false);
   });
 
-  it("say how long a call took from what is stored, as after a reload", () => {
+  it("have the stored duration of a call, as after a reload", () => {
     const ran = { ...result("a", "execute", "x"), started_at: 1_000_000, finished_at: 3_500_000 };
     const stored = [
       messageEvent(answer(1, [call("a", "execute")])),
@@ -184,7 +184,7 @@ describe("rows", () => {
     expect(callIn(new RowBuilder().of(transcriptOf(old))[0])?.seconds).toBeNull();
   });
 
-  it("say how long the model took in a turn, where each of its answers says it", () => {
+  it("have the model's time in a turn, if all of its answers have it", () => {
     const turnOf = (...runtimes: (number | null)[]) => {
       const answers = runtimes.map((runtime, at) => messageEvent(answer(at + 2, "x", { runtime })));
       const row = new RowBuilder()
@@ -196,7 +196,7 @@ describe("rows", () => {
     expect(turnOf(1_500, null)?.model).toBeNull();
   });
 
-  it("keep how long a call took when what was live of it is gone", () => {
+  it("keep the duration of a call when its live state is removed", () => {
     const rows = new RowBuilder();
     const first = transcriptOf([
       messageEvent(answer(1, [call("a", "execute")])),
@@ -210,7 +210,7 @@ describe("rows", () => {
 });
 
 describe("an answer that is being written", () => {
-  it("has the key that its message will have", () => {
+  it("has the key of its later message", () => {
     const rows = new RowBuilder();
     const live = transcriptOf([
       messageEvent(prompt(1, "hi")),
@@ -222,7 +222,7 @@ describe("an answer that is being written", () => {
     expect(rows.of(committed)).toHaveLength(2);
   });
 
-  it("keeps the blocks that no longer grow", () => {
+  it("keeps the blocks that are finished", () => {
     const rows = new RowBuilder();
     const first = transcriptOf([
       delta(1, { type: "reasoning_delta", text: "hm" }),
@@ -240,7 +240,7 @@ describe("an answer that is being written", () => {
 describe("a turn", () => {
   const usage = (input: number, output: number, cost: number | null) => ({ input, output, cost });
 
-  it("is told with its last answer, once it is over", () => {
+  it("belongs to its last answer, once it is over", () => {
     const events = [
       messageEvent(prompt(1, "hi")),
       messageEvent(answer(2, [call("a", "x")], { usage: usage(10, 5, 0.25) })),
@@ -266,7 +266,7 @@ describe("a turn", () => {
     });
   });
 
-  it("has no price when one of its answers has none", () => {
+  it("has no cost when one of its answers has none", () => {
     const transcript = transcriptOf([
       messageEvent(prompt(1, "hi")),
       messageEvent(answer(2, "a", { usage: usage(1, 1, null) })),
@@ -276,7 +276,7 @@ describe("a turn", () => {
     expect(last?.kind === "answer" && last.turn?.cost).toBeNull();
   });
 
-  it("is not told of one whose beginning has not been read", () => {
+  it("is unknown if its start is not loaded", () => {
     const transcript = transcriptOf([
       messageEvent(answer(8, "end")),
       messageEvent(prompt(9, "next")),
@@ -286,7 +286,7 @@ describe("a turn", () => {
   });
 });
 
-it("rows of which one call prints are those that would be made from nothing", () => {
+it("rows updated for one call equal rows built from scratch", () => {
   const asks = (number: number) =>
     messageEvent(answer(number, [call("a", "execute"), call("b", "x")]));
   const prints = (seq: number, text: string) =>

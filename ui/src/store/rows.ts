@@ -17,20 +17,20 @@ import { sameItems } from "../reactive/same-items";
 import type { LiveCall } from "./live-output";
 import type { Transcript } from "./transcript";
 
-/** A call with all that is known of it, wherever it stands. */
+/** A call with its result, live output and pending action. */
 export interface CallBlock {
   readonly type: "call";
   readonly call: ToolCall;
   readonly result: ToolResult | null;
-  /** When the result was committed, in microseconds; null when it was not. */
+  /** Time of the commit in microseconds; null if there is none. */
   readonly resultAt: number | null;
-  /** What it says of itself while it runs. */
+  /** Live output of the running call. */
   readonly live: LiveCall | null;
-  /** What it waits for. */
+  /** The pending action it waits for. */
   readonly action: Pending | null;
   /** Its arguments are still being written. */
   readonly writing: boolean;
-  /** How long it ran, as its result says, or as its worker has just said. */
+  /** Duration, from the stored result or the live one. */
   readonly seconds: number | null;
 }
 
@@ -41,11 +41,11 @@ export type Block =
   | { readonly type: "source"; readonly source: Source }
   | CallBlock;
 
-/** What a turn took, shown below its last answer. */
+/** Duration and usage of a turn, shown below its last answer. */
 export interface Turn {
   readonly steps: number;
   readonly micros: number;
-  /** How much of that its model calls took, in milliseconds; null when that is not known of one. */
+  /** Milliseconds of that spent in model calls; null if unknown for one of them. */
   readonly model: number | null;
   readonly input: number;
   readonly output: number;
@@ -61,14 +61,14 @@ export type Row =
       /** Null while it is being written. */
       readonly stored: Stored | null;
       readonly blocks: readonly Block[];
-      /** Of the turn that ends with this answer. */
+      /** The turn that ends with this answer. */
       readonly turn: Turn | null;
       /** A restart interrupted it: the next attempt takes its place. */
       readonly isCut: boolean;
     }
-  /** A summary that stands for what came before. */
+  /** A summary that replaces the earlier messages for the model. */
   | { readonly kind: "checkpoint"; readonly key: string; readonly stored: Stored }
-  /** Something that neither the person nor the model said. */
+  /** A note of the system. */
   | { readonly kind: "note"; readonly key: string; readonly stored: Stored };
 
 interface StoredResult {
@@ -86,20 +86,20 @@ export class RowBuilder {
   #from: readonly unknown[] = [];
   #calls: Transcript["live"]["calls"] = new Map();
   #rows: readonly Row[] = [];
-  /** By call: the rows that show it. An id may come again in another answer. */
+  /** Row indexes by call id. An id may occur in several answers. */
   #rowsByCall = new Map<string, number[]>();
   #derived: { readonly from: readonly unknown[]; readonly derived: Derived } | null = null;
-  /** By the part that it shows. */
+  /** Blocks by the part that they show. */
   readonly #blocks = new WeakMap<Part, Cached<Block | null>>();
 
-  /** The rows of what is committed, and behind them the answer that is being written, if any. */
+  /** The committed rows, followed by the row being written, if any. */
   of(transcript: Transcript): readonly Row[] {
     const committed = this.committed(transcript);
     const growing = this.growing(transcript);
     return growing === null ? committed : [...committed, growing];
   }
 
-  /** The same array until something in it changes: while an answer grows, nothing else does. */
+  /** The committed rows. The same array until one changes: not while an answer grows. */
   committed(transcript: Transcript): readonly Row[] {
     const { messages, live, actions, chat } = transcript;
     const from = [messages, actions, chat?.status];
@@ -112,7 +112,7 @@ export class RowBuilder {
     return this.#rows;
   }
 
-  /** Has the key of the message that it is about to become: its elements stay when it is committed. */
+  /** The row being written. It has the key of its later message, so that its elements stay. */
   growing({ chat, live, messages }: Transcript): Row | null {
     const cut = live.attempt === null ? (chat?.partial ?? null) : null;
     const isCut = cut !== null;
@@ -124,7 +124,7 @@ export class RowBuilder {
     return { kind: "answer", key: keyOf(next), stored: null, blocks, turn: null, isCut };
   }
 
-  /** A call that prints does so many times a second: its row alone is made again. */
+  /** Rebuilds only the rows of changed calls: a call may print many times a second. */
   #withCalls(transcript: Transcript): readonly Row[] {
     const calls = this.#callIndex(transcript);
     const rows = [...this.#rows];
@@ -151,23 +151,23 @@ export class RowBuilder {
 
   #build(transcript: Transcript): readonly Row[] {
     const { turns } = this.#derive(transcript);
-    const known = this.#callIndex(transcript);
+    const calls = this.#callIndex(transcript);
     const cachedRows = new Map<number, Cached<Row | null>>();
     const rows: Row[] = [];
     let isAfterCheckpoint = false;
     for (const stored of transcript.messages) {
       const { kind } = stored.message;
-      // Says no more than the checkpoint does.
+      // The checkpoint says the same.
       const isRepetition = isAfterCheckpoint && kind === "note";
       isAfterCheckpoint = kind === "checkpoint";
       if (isRepetition) continue;
       const turn = turns.get(stored.number) ?? null;
-      const from = inputs(stored, turn, known);
+      const from = inputs(stored, turn, calls);
       const before = this.#cachedRows.get(stored.number);
       const one =
         before !== undefined && sameItems(before.from, from)
           ? before
-          : { from, value: this.#rowOf(stored, turn, known) };
+          : { from, value: this.#rowOf(stored, turn, calls) };
       cachedRows.set(stored.number, one);
       if (one.value !== null) rows.push(one.value);
     }
@@ -175,24 +175,24 @@ export class RowBuilder {
     return rows;
   }
 
-  /** What follows from the messages alone is found anew only when they change. */
+  /** Results and turns, derived again only when the messages change. */
   #derive({ messages, chat }: Transcript): Derived {
     const isBusy = chat?.status === "running" || chat?.status === "interrupting";
     const from = [messages, isBusy];
     if (this.#derived !== null && sameItems(this.#derived.from, from)) return this.#derived.derived;
     const before = this.#derived?.derived ?? null;
-    const known = {
+    const derived = {
       results: resultsOf(messages, before?.results),
       turns: turnsOf(messages, isBusy, before?.turns),
     };
-    this.#derived = { from, derived: known };
-    return known;
+    this.#derived = { from, derived: derived };
+    return derived;
   }
 
   #rowOf(stored: Stored, turn: Turn | null, calls: CallIndex): Row | null {
     const { message, number } = stored;
     const key = keyOf(number);
-    // A summary is for the model; people see where it stands, and may read it.
+    // A summary is for the model, but shown to users too.
     if (message.visibility === "model" && message.kind !== "checkpoint") return null;
     switch (message.kind) {
       case "prompt":
@@ -244,20 +244,20 @@ export class RowBuilder {
   }
 }
 
-/** What the messages say beside themselves. */
+/** Facts derived from all messages. */
 interface Derived {
   readonly results: ReadonlyMap<string, StoredResult>;
   readonly turns: ReadonlyMap<number, Turn>;
 }
 
-/** What is known of calls, by their ids. */
+/** Results, live output and pending actions by call id. */
 interface CallIndex {
   readonly results: ReadonlyMap<string, StoredResult>;
   readonly live: ReadonlyMap<string, LiveCall>;
   readonly actions: ReadonlyMap<string, Pending>;
 }
 
-/** All that the row of a message is made from. */
+/** Everything the row of a message depends on. */
 function inputs(stored: Stored, turn: Turn | null, calls: CallIndex): readonly unknown[] {
   const from: unknown[] = [stored, turn];
   for (const part of stored.message.parts) {
@@ -271,7 +271,7 @@ function inputsOfCall(id: string, calls: CallIndex): readonly unknown[] {
   return [calls.results.get(id), calls.live.get(id), calls.actions.get(id)];
 }
 
-/** The calls that are not what they were, or are no longer. */
+/** Ids of calls that were changed or removed. */
 function changedCalls(
   before: ReadonlyMap<string, LiveCall>,
   now: ReadonlyMap<string, LiveCall>,
@@ -294,7 +294,7 @@ function rowsByCall(rows: readonly Row[]): Map<string, number[]> {
   return byCall;
 }
 
-/** The value from before when the new one says the same. */
+/** The previous value if the new one has the same properties. */
 function reuseIfEqual<T extends object>(before: T | undefined, now: T): T {
   if (before === undefined) return now;
   const names = Object.keys(now) as (keyof T)[];
@@ -328,7 +328,7 @@ function secondsOf(result: ToolResult | null): number | null {
   return (result.finished_at - result.started_at) / 1_000_000;
 }
 
-/** Of a call that the provider ran: it stands in the answer itself. */
+/** The result of a call that the provider ran: it is in the answer itself. */
 function ownResult(parts: Parts, id: string): { result: ToolResult; at: null } | null {
   const result = parts.find((part) => part.type === "result" && part.call_id === id);
   return result?.type === "result" ? { result, at: null } : null;
@@ -350,7 +350,7 @@ function resultsOf(
   return results;
 }
 
-/** By the number of its last answer: what each turn that is over took. */
+/** Finished turns, by the number of their last answer. */
 function turnsOf(
   messages: readonly Stored[],
   isBusy: boolean,
@@ -368,7 +368,7 @@ function turnsOf(
   };
   for (const stored of messages) {
     if (stored.message.kind === "prompt") {
-      // Prompts that are delivered together begin one turn.
+      // Prompts delivered together start one turn.
       if (answers.length > 0 || began === null) {
         close();
         began = stored.created_at;
@@ -385,7 +385,7 @@ function turnOf(began: number, answers: readonly Stored[]): Turn {
   let cost: number | null = 0;
   let model: number | null = 0;
   for (const { message } of answers) {
-    // Calls that were still being written came with the answer before them, or with nothing.
+    // Interrupted calls are part of the model call before them.
     const isTimed = message.runtime != null || message.visibility !== "user";
     if (isTimed) model = model === null || message.runtime == null ? null : model + message.runtime;
     const usage = message.usage;
@@ -395,7 +395,7 @@ function turnOf(began: number, answers: readonly Stored[]): Turn {
     cost = cost === null || usage.cost == null ? null : cost + usage.cost;
   }
   const micros = (answers.at(-1)?.created_at ?? began) - began;
-  // What only people see is no step: calls that were still being written, or an answer that failed.
+  // Messages only for users are no steps: interrupted calls, or a failed answer.
   const steps = answers.filter(({ message }) => message.visibility !== "user").length;
   return { steps, micros, model, input, output, cost };
 }

@@ -20,7 +20,7 @@ function numbers({ messages }: Transcript): number[] {
 }
 
 describe("messages", () => {
-  it("stand in the order of their numbers, each once, however they come", () => {
+  it("are ordered by number, each once, however they arrive", () => {
     const came = [3, 1, 2, 3, 1].map((number) => messageEvent(prompt(number, String(number))));
     expect(numbers(transcriptOf(came))).toEqual([1, 2, 3]);
   });
@@ -32,7 +32,7 @@ describe("messages", () => {
     expect(transcriptOf([at(1, "old")], newer).messages).toEqual(newer.messages);
   });
 
-  it("that an edit took out are gone, also when they come again", () => {
+  it("that an edit superseded are removed, also when they arrive again", () => {
     const all = [1, 2, 3].map((number) => messageEvent(prompt(number, "x")));
     const edited = transcriptOf([
       ...all,
@@ -53,7 +53,7 @@ describe("the hand-over", () => {
     expect(transcriptOf([reset("live")], now).messages).toBe(now.messages);
   });
 
-  it("takes what was live of a call when its result is written down", () => {
+  it("removes live output of a call when its result is committed", () => {
     const live = transcriptOf([
       messageEvent(answer(1, [call("a", "x"), call("b", "x")])),
       delta(1, { type: "tool_started", call_id: "a", tool: "x", label: "" }),
@@ -63,26 +63,26 @@ describe("the hand-over", () => {
     expect([...now.live.calls.keys()]).toEqual(["b"]);
   });
 
-  it("takes a summary when its checkpoint is there", () => {
+  it("removes a live summary when its checkpoint arrives", () => {
     const live = transcriptOf([delta(1, { type: "compacting", asked_by: null, delta: "so far" })]);
     const checkpoint = stored(1, { role: "user", kind: "checkpoint", parts: [] });
     expect(transcriptOf([messageEvent(checkpoint)], live).live.summary).toBeNull();
   });
 
-  it("leaves what another message says nothing about", () => {
+  it("keeps live output that a message does not contain", () => {
     const live = transcriptOf([delta(1, { type: "text_delta", text: "hello" })]);
     expect(transcriptOf([messageEvent(prompt(1, "aside"))], live).live).toBe(live.live);
   });
 });
 
 describe("a chat", () => {
-  it("is never an older one than it was", () => {
+  it("is never replaced by an older version", () => {
     const now = transcriptOf([chatEvent({ snapshot_version: 5, status: "running" })]);
     const late = transcriptOf([chatEvent({ snapshot_version: 4, status: "idle" })], now);
     expect(late.chat?.status).toBe("running");
   });
 
-  it("begins anew when its history does, and stays the chat it is", () => {
+  it("starts over with its history, and keeps its snapshot", () => {
     const before = transcriptOf([chatEvent({ title: "T" }), messageEvent(prompt(9, "x"))]);
     const now = transcriptOf([reset("history", 40)], before);
     expect(now.messages).toEqual([]);
@@ -90,14 +90,14 @@ describe("a chat", () => {
     expect(now.chat?.title).toBe("T");
   });
 
-  it("passes over what it does not know", () => {
+  it("ignores unknown events", () => {
     const strange = { id: null, event: "weather", data: {} } as unknown as ChatEvent;
     expect(transcriptOf([strange])).toBe(EMPTY);
   });
 });
 
 describe("earlier messages", () => {
-  it("are put in front, without those that are there and those that were taken out", () => {
+  it("are added in front, without present and superseded ones", () => {
     const now = transcriptOf([
       reset("history", 3),
       ...[3, 4].map((n) => messageEvent(prompt(n, "x"))),
@@ -109,8 +109,8 @@ describe("earlier messages", () => {
   });
 });
 
-describe("how a chat stands", () => {
-  it("is running as soon as it is heard, though what was stored says that it rests", () => {
+describe("the status of a chat", () => {
+  it("is running as soon as there is output, also if the snapshot says idle", () => {
     const rests = transcriptOf([chatEvent({ status: "idle" })]);
     expect(statusOf(rests)).toBe("idle");
     const live = { ...rests.live, parts: [{ type: "text", text: "Half" }] } as const;
@@ -120,8 +120,8 @@ describe("how a chat stands", () => {
   });
 });
 
-describe("a chat is read", () => {
-  it("when its last message is here, not when it was told of", () => {
+describe("a chat is loaded", () => {
+  it("when its last message has arrived, not when its snapshot has", () => {
     const some = transcriptOf([chatEvent({ messages: 9 }), messageEvent(prompt(4, "x"))]);
     expect(isLoaded(some)).toBe(false);
     expect(isLoaded(transcriptOf([messageEvent(prompt(9, "x"))], some))).toBe(true);

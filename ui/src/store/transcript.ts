@@ -1,19 +1,19 @@
 /**
  * The transcript of an open chat: a fold over the events of its stream. Pure.
  *
- * The server's rules hold here too: messages are told apart by their numbers and may come again; the
- * message that an attempt became comes before the reset of its fragments.
+ * As on the server, messages are identified by number and may arrive again. The message of an
+ * attempt arrives before the reset of its fragments.
  */
 
 import type { ChatEvent, Pending, Queued, Snapshot, Status, Stored } from "../api/types";
 import { type LiveOutput, NO_OUTPUT, withDelta } from "./live-output";
 
 export interface Transcript {
-  /** Null until the server has said anything. */
+  /** Null until the first event. */
   readonly chat: Snapshot | null;
-  /** In the order of their numbers; without those that an edit took out. */
+  /** Ordered by number, without superseded ones. */
   readonly messages: readonly Stored[];
-  /** There are earlier messages than this number; null when there are none. */
+  /** Earlier messages exist before this number; null if there are none. */
   readonly moreBefore: number | null;
   readonly queue: readonly Queued[];
   readonly actions: readonly Pending[];
@@ -30,20 +30,20 @@ export const EMPTY: Transcript = {
 };
 
 /**
- * How the chat stands. What is being said gets here by another way than what is stored, and may be
- * faster: a user who sees output may stop or steer, whatever the snapshot said.
+ * The status of the chat. Live output may arrive before the snapshot that says "running": a user who
+ * sees output can stop or steer.
  */
 export function statusOf({ chat, live }: Transcript): Status | null {
   const hasOutput = live.parts.length > 0 || live.summary !== null;
   return chat?.status === "idle" && hasOutput ? "running" : (chat?.status ?? null);
 }
 
-/** Whether its messages are here up to the last one: the chat itself is told before they are. */
+/** Whether all messages up to the last are loaded: the chat's snapshot arrives before them. */
 export function isLoaded({ chat, messages }: Transcript): boolean {
   return chat !== null && (messages.at(-1)?.number ?? 0) >= chat.messages;
 }
 
-/** All events of a moment together, so that nothing is shown that was never so. */
+/** Applies events together, so that no intermediate state is shown. */
 export function applyEvents(
   transcript: Transcript,
   events: readonly ChatEvent[],
@@ -70,7 +70,7 @@ function applyEvent(before: Transcript, event: ChatEvent, now: number): Transcri
       if (event.data.what === "live") return { ...before, live: NO_OUTPUT };
       return { ...EMPTY, chat: before.chat, moreBefore: event.data.more_before ?? null };
     default:
-      return before; // an end, which concerns the connection; or of a newer server
+      return before; // `end`, handled by the connection, or an unknown event
   }
 }
 
@@ -83,7 +83,7 @@ function withMessage(before: Transcript, stored: Stored): Transcript {
   return { ...before, messages, live: withoutCommitted(before.live, stored) };
 }
 
-/** What a message says is no longer shown as live: not for a moment twice. */
+/** Removes live output that a committed message contains now, so that it is not shown twice. */
 function withoutCommitted(live: LiveOutput, { message }: Stored): LiveOutput {
   if (message.role === "assistant") return live.parts.length > 0 ? { ...live, parts: [] } : live;
   if (message.kind === "checkpoint") return { ...live, summary: null };
@@ -109,7 +109,7 @@ function without(messages: readonly Stored[], numbers: readonly number[]): reado
   return messages.filter((each) => !removed.has(each.number));
 }
 
-/** A page of earlier messages, put in front of those that are there. */
+/** Adds a page of earlier messages in front. */
 export function withEarlier(
   before: Transcript,
   page: readonly Stored[],

@@ -14,7 +14,7 @@ export type Item = Common &
     | { readonly is: "text"; readonly block: Block & { type: "text" } }
     | { readonly is: "reasoning"; readonly block: Block & { type: "reasoning" } }
     | { readonly is: "call"; readonly block: CallBlock }
-    | { readonly is: "looks"; readonly blocks: readonly CallBlock[] }
+    | { readonly is: "reads"; readonly blocks: readonly CallBlock[] }
     | { readonly is: "files"; readonly files: readonly File[] }
     | { readonly is: "sources"; readonly sources: readonly Source[] }
   );
@@ -23,7 +23,7 @@ export function itemsOf(blocks: readonly Block[]): readonly Item[] {
   const items: Item[] = [];
   for (let at = 0; at < blocks.length; ) {
     const group = groupAt(blocks, at);
-    // By its place: nothing comes between the blocks of an answer.
+    // By index: blocks are only added at the end.
     items.push(itemOf(group, String(at)));
     at += group.length;
   }
@@ -70,7 +70,7 @@ function itemOf(from: readonly Block[], key: string): Item {
       };
     case "call":
       if (from.length === 1) return { is: "call", key, from, block };
-      return { is: "looks", key, from, blocks: from.filter((each) => each.type === "call") };
+      return { is: "reads", key, from, blocks: from.filter((each) => each.type === "call") };
   }
 }
 

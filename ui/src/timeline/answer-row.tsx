@@ -32,7 +32,7 @@ export const AnswerRow = memo(function AnswerRow({ chat, row, modelBefore }: Pro
       {itemsOf(blocks).map((item) => (
         <ItemView key={item.key} chatId={chat.id} item={item} />
       ))}
-      {isCut && <p className="answer-cut">Interrupted by a restart. The model is asked again.</p>}
+      {isCut && <p className="answer-cut">Cut off by a restart. The model is asked again.</p>}
       {finish === "length" && (
         <p className="answer-cut">The answer was cut off: it reached the length limit.</p>
       )}
@@ -60,7 +60,7 @@ const ItemView = memo(
         return <ReasoningView reasoning={item.block.reasoning} growing={item.block.growing} />;
       case "call":
         return <CallRow chatId={chatId} block={item.block} />;
-      case "looks":
+      case "reads":
         return <ReadGroup chatId={chatId} blocks={item.blocks} />;
       case "files":
         return <Attachments chatId={chatId} files={item.files} />;
@@ -71,7 +71,7 @@ const ItemView = memo(
   (one, other) => one.chatId === other.chatId && sameItem(one.item, other.item),
 );
 
-/** Items are made anew with each row: what they are made of tells whether they differ. */
+/** Whether two items are made from the same blocks. */
 function sameItem(one: Item, other: Item): boolean {
   return one.is === other.is && sameItems(one.from, other.from);
 }
@@ -107,11 +107,11 @@ interface FootProps {
 }
 
 function durationTitle({ model }: Turn): string {
-  const whole = "From the message to the end of the answer";
-  return model === null ? whole : `${whole}; the model took ${duration(model / 1_000)} of it`;
+  const whole = "Time from the message to the end of the answer";
+  return model === null ? whole : `${whole}; model calls took ${duration(model / 1_000)}`;
 }
 
-/** As high as the line at the end of the timeline that goes when it comes: see status.tsx. */
+/** The foot of a turn. As high as the status line that it replaces: see status.tsx. */
 function AnswerFoot({ row, turn, at, modelBefore }: FootProps) {
   const model = row.stored?.message.model ?? null;
   const texts = row.blocks.flatMap((block) => (block.type === "text" ? [block.text] : []));
@@ -120,11 +120,11 @@ function AnswerFoot({ row, turn, at, modelBefore }: FootProps) {
     <div className="answer-foot">
       {texts.length > 0 && <CopyButton label="Copy the answer" text={() => texts.join("\n\n")} />}
       <Timestamp at={at} />
-      {row.stored?.message.finish === "interrupted" && <span>stopped</span>}
+      {row.stored?.message.finish === "interrupted" && <span>interrupted</span>}
       <span title={durationTitle(turn)}>{duration(turn.micros / 1e6)}</span>
       {turn.steps > 1 && <span>{turn.steps} steps</span>}
       {tokens > 0 && (
-        <span title={`${count(turn.input)} tokens read, ${count(turn.output)} written`}>
+        <span title={`${count(turn.input)} input tokens, ${count(turn.output)} output tokens`}>
           {count(tokens)} tokens
         </span>
       )}

@@ -44,7 +44,7 @@ function Attachment({ file, address }: AttachmentProps) {
   if (address.href === null || !address.isPicture || isBroken) {
     return <Chip name={name} address={address} isBroken={isBroken} />;
   }
-  // A browser opens no page from what the address itself holds: that is saved.
+  // Browsers do not open data URLs in a tab: they are downloaded.
   const way = address.href.startsWith("data:")
     ? { download: name }
     : { target: "_blank", rel: "noopener" };

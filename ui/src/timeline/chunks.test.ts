@@ -3,12 +3,12 @@ import { answer, call, prompt } from "../store/fixtures";
 import type { Block, Row } from "../store/rows";
 import { Chunks, countUnseen, stretches } from "./chunks";
 
-function prompted(number: number): Row {
+function promptRow(number: number): Row {
   return { kind: "prompt", key: `m${number}`, stored: prompt(number, "x") };
 }
 
-function looking(number: number, id = `c${number}`): Row {
-  return answered(number, [callOf(id, "read_file")]);
+function readRow(number: number, id = `c${number}`): Row {
+  return answerRow(number, [callOf(id, "read_file")]);
 }
 
 function callOf(id: string, tool: string): Block {
@@ -24,7 +24,7 @@ function callOf(id: string, tool: string): Block {
   };
 }
 
-function answered(number: number, blocks: readonly Block[], model: string | null = null): Row {
+function answerRow(number: number, blocks: readonly Block[], model: string | null = null): Row {
   const stored = answer(number, "x", { model });
   return { kind: "answer", key: `m${number}`, stored, blocks, turn: null, isCut: false };
 }
@@ -32,11 +32,11 @@ function answered(number: number, blocks: readonly Block[], model: string | null
 const TEXT: Block = { type: "text", text: "a", growing: false };
 
 function rows(from: number, to: number): Row[] {
-  return Array.from({ length: to - from + 1 }, (_, at) => prompted(from + at));
+  return Array.from({ length: to - from + 1 }, (_, at) => promptRow(from + at));
 }
 
 describe("stretches", () => {
-  it("hold the same chunks, in order, whatever comes in front of them", () => {
+  it("have the same chunks, in order, when earlier messages load", () => {
     const chunks = new Chunks();
     const before = stretches(chunks.of(rows(1_000, 2_000), null));
     const after = stretches(chunks.of(rows(1, 2_000), null));
@@ -48,18 +48,18 @@ describe("stretches", () => {
 });
 
 describe("groups of rows", () => {
-  it("stay the same objects when a row comes behind them", () => {
+  it("stay the same objects when a row is added at the end", () => {
     const chunks = new Chunks();
     const first = rows(1, 100);
     const before = chunks.of(first, null);
-    const after = chunks.of([...first, prompted(101)], null);
+    const after = chunks.of([...first, promptRow(101)], null);
     expect(after.map(({ key }) => key)).toEqual(["g0", "g1", "g2"]);
     expect(after[0]).toBe(before[0]);
     expect(after[1]).toBe(before[1]);
     expect(after[2]).not.toBe(before[2]);
   });
 
-  it("stay the same objects when earlier rows come in front of them", () => {
+  it("stay the same objects when earlier rows load", () => {
     const chunks = new Chunks();
     const shown = rows(100, 200);
     const before = chunks.of(shown, null);
@@ -69,20 +69,20 @@ describe("groups of rows", () => {
     expect(after.find(({ key }) => key === "g3")).toBe(before.find(({ key }) => key === "g3"));
   });
 
-  it("are all the same but for the last while an answer grows", () => {
+  it("are the same objects except the last while an answer grows", () => {
     const chunks = new Chunks();
     const committed = rows(1, 90);
-    const before = chunks.of(committed, answered(91, [TEXT]));
-    const after = chunks.of(committed, answered(91, [{ ...TEXT, text: "ab" }]));
+    const before = chunks.of(committed, answerRow(91, [TEXT]));
+    const after = chunks.of(committed, answerRow(91, [{ ...TEXT, text: "ab" }]));
     expect(after.slice(0, -1)).toEqual(before.slice(0, -1));
     expect(after[1]).toBe(before[1]);
     expect(after.at(-1)?.rows.at(-1)?.key).toBe("m91");
   });
 
-  it("are all the same but for that of a row that says something else", () => {
+  it("are the same objects except that of a changed row", () => {
     const chunks = new Chunks();
-    const before = chunks.of([...rows(1, 99), answered(100, [TEXT])], null);
-    const now = [...rows(1, 99), answered(100, [TEXT, TEXT])].map((row, at) =>
+    const before = chunks.of([...rows(1, 99), answerRow(100, [TEXT])], null);
+    const now = [...rows(1, 99), answerRow(100, [TEXT, TEXT])].map((row, at) =>
       at < 99 ? (before.flatMap((chunk) => chunk.rows)[at] as Row) : row,
     );
     const after = chunks.of(now, null);
@@ -91,46 +91,46 @@ describe("groups of rows", () => {
     expect(after).toEqual(new Chunks().of(now, null));
   });
 
-  it("hold an answer that grows in the group that it will be in", () => {
+  it("contain a growing answer in its later group", () => {
     const chunks = new Chunks();
-    const growing = chunks.of(rows(1, 79), answered(80, [TEXT]));
-    const committed = chunks.of([...rows(1, 79), answered(80, [TEXT])], null);
+    const growing = chunks.of(rows(1, 79), answerRow(80, [TEXT]));
+    const committed = chunks.of([...rows(1, 79), answerRow(80, [TEXT])], null);
     expect(growing.map(({ key }) => key)).toEqual(committed.map(({ key }) => key));
   });
 });
 
-describe("answers that only look", () => {
+describe("answers that only read", () => {
   it("are one row, with the key of the first", () => {
-    const [chunk] = new Chunks().of([prompted(1), looking(2), looking(4), looking(6)], null);
+    const [chunk] = new Chunks().of([promptRow(1), readRow(2), readRow(4), readRow(6)], null);
     expect(chunk?.rows.map(({ key }) => key)).toEqual(["m1", "m2"]);
     const last = chunk?.rows[1];
     expect(last?.kind === "answer" && last.blocks).toHaveLength(3);
   });
 
-  it("are not one row with an answer that says something", () => {
-    const talking = answered(4, [TEXT, callOf("x", "read_file")]);
-    const [chunk] = new Chunks().of([looking(2), talking, looking(6)], null);
+  it("are not merged with an answer that has text", () => {
+    const talking = answerRow(4, [TEXT, callOf("x", "read_file")]);
+    const [chunk] = new Chunks().of([readRow(2), talking, readRow(6)], null);
     expect(chunk?.rows.map(({ key }) => key)).toEqual(["m2", "m4", "m6"]);
   });
 
-  it("are the same row while nothing of them changes", () => {
+  it("are the same row while none of them changes", () => {
     const chunks = new Chunks();
-    const committed = [looking(2), looking(4)];
-    const before = chunks.of(committed, answered(6, [TEXT]))[0]?.rows[0];
-    expect(chunks.of(committed, answered(6, [{ ...TEXT, text: "b" }]))[0]?.rows[0]).toBe(before);
+    const committed = [readRow(2), readRow(4)];
+    const before = chunks.of(committed, answerRow(6, [TEXT]))[0]?.rows[0];
+    expect(chunks.of(committed, answerRow(6, [{ ...TEXT, text: "b" }]))[0]?.rows[0]).toBe(before);
   });
 });
 
-it("a group knows who answered in front of it", () => {
+it("a group knows the model of the answer before it", () => {
   const chunks = new Chunks();
   const made = chunks.of(
-    [answered(39, [TEXT], "a"), prompted(40), answered(81, [TEXT], "b")],
+    [answerRow(39, [TEXT], "a"), promptRow(40), answerRow(81, [TEXT], "b")],
     null,
   );
   expect(made.map(({ modelBefore }) => modelBefore)).toEqual([null, "a", "a"]);
 });
 
-it("rows behind the last one seen are counted", () => {
+it("rows after the last seen one are counted", () => {
   expect(countUnseen(rows(1, 9), 6)).toBe(3);
   expect(countUnseen(rows(1, 9), 9)).toBe(0);
   expect(countUnseen([], 4)).toBe(0);

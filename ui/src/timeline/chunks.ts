@@ -9,16 +9,16 @@ import { isGroupedRead } from "./answer-items";
 
 export interface Chunk {
   readonly key: string;
-  /** Its number among all that there may be. */
+  /** Number of the group. */
   readonly group: number;
   readonly rows: readonly Row[];
-  /** Who gave the last answer in front of it. */
+  /** Model of the last answer before this chunk. */
   readonly modelBefore: string | null;
 }
 
 type Answer = Extract<Row, { kind: "answer" }>;
 
-/** Messages of a group. By their numbers, so that earlier ones move none to another group. */
+/** Message numbers per group. Loading earlier messages moves no row to another group. */
 const SIZE = 40;
 /** Chunks that are one box for the browser while all of them are far away. */
 const FAR = 10;
@@ -46,10 +46,10 @@ export class Chunks {
     if (committed !== this.#committed) this.#update(committed);
     if (growing === null) return this.#chunks;
     const group = groupOf(growing);
-    const made = this.#cached.get(group);
+    const cached = this.#cached.get(group);
     const last = this.#chunks.at(-1);
-    const modelBefore = made?.chunk.modelBefore ?? modelOf(committed.at(-1)) ?? null;
-    const rows = this.#mergeReads([...(made?.from ?? []), growing]);
+    const modelBefore = cached?.chunk.modelBefore ?? modelOf(committed.at(-1)) ?? null;
+    const rows = this.#mergeReads([...(cached?.from ?? []), growing]);
     const chunk = { key: `g${group}`, group, rows, modelBefore };
     return last?.key === chunk.key
       ? [...this.#chunks.slice(0, -1), chunk]
@@ -57,37 +57,37 @@ export class Chunks {
   }
 
   #update(committed: readonly Row[]): void {
-    const made = this.#patched(committed) ?? this.#rebuilt(committed);
+    const cached = this.#patched(committed) ?? this.#rebuilt(committed);
     this.#committed = committed;
-    this.#cached = made;
-    this.#chunks = [...made.values()].map(({ chunk }) => chunk);
+    this.#cached = cached;
+    this.#chunks = [...cached.values()].map(({ chunk }) => chunk);
   }
 
-  /** Null when more is another than what some rows say. */
+  /** Chunks with changed rows replaced; null if rows were added, removed or moved. */
   #patched(committed: readonly Row[]): ReadonlyMap<number, CachedChunk> | null {
     const changes = changesIn(this.#committed, committed);
     if (changes === null) return null;
     const all = new Map(this.#cached);
     for (const [before, now] of changes) {
       const group = groupOf(now);
-      const made = all.get(group);
-      if (made === undefined) return null;
-      const from = made.from.map((row) => (row === before ? now : row));
-      all.set(group, this.#build(group, from, made.chunk.modelBefore));
+      const cached = all.get(group);
+      if (cached === undefined) return null;
+      const from = cached.from.map((row) => (row === before ? now : row));
+      all.set(group, this.#build(group, from, cached.chunk.modelBefore));
     }
     return all;
   }
 
   #rebuilt(committed: readonly Row[]): ReadonlyMap<number, CachedChunk> {
-    const made = new Map<number, CachedChunk>();
+    const rebuilt = new Map<number, CachedChunk>();
     let modelBefore: string | null = null;
     for (const [group, from] of grouped(committed, groupOf)) {
       const before = this.#cached.get(group);
       const isSame = before?.chunk.modelBefore === modelBefore && sameItems(before.from, from);
-      made.set(group, isSame ? before : this.#build(group, from, modelBefore));
+      rebuilt.set(group, isSame ? before : this.#build(group, from, modelBefore));
       for (const row of from) modelBefore = modelOf(row) ?? modelBefore;
     }
-    return made;
+    return rebuilt;
   }
 
   #build(group: number, from: readonly Row[], modelBefore: string | null): CachedChunk {
@@ -95,7 +95,7 @@ export class Chunks {
     return { from, chunk: { key: `g${group}`, group, rows, modelBefore } };
   }
 
-  /** Answers that do nothing but look, one after the other, are one row. */
+  /** Merges consecutive answers that only read into one row. */
   #mergeReads(from: readonly Row[]): readonly Row[] {
     const rows: Row[] = [];
     let run: Answer[] = [];
@@ -114,7 +114,7 @@ export class Chunks {
     return rows;
   }
 
-  /** Has the key of the first: it grows, and is not another one each time. */
+  /** The merged row. It has the key of the first answer, so that its elements stay. */
   #mergedOf(run: readonly Answer[]): Answer {
     const first = run[0] as Answer;
     const last = run.at(-1) as Answer;
@@ -128,7 +128,7 @@ export class Chunks {
   }
 }
 
-/** Rows that say something else in the same place; null when any came, went or moved. */
+/** Rows whose content changed; null if any were added, removed or moved. */
 function changesIn(
   before: readonly Row[] | null,
   now: readonly Row[],
@@ -152,7 +152,7 @@ export function modelOf(row: Row | undefined): string | null {
   return row?.kind === "answer" ? (row.stored?.message.model ?? null) : null;
 }
 
-/** Chunks by the stretch of the conversation that they are in, from the first to the last. */
+/** Chunks grouped into stretches, in order. */
 export function stretches(chunks: readonly Chunk[]): Map<number, Chunk[]> {
   return grouped(chunks, ({ group }) => Math.floor(group / FAR));
 }

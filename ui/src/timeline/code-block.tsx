@@ -37,9 +37,9 @@ export const CodeBlock = memo(function Code({ text, language, growing }: Props) 
   );
 });
 
-/** While it grows the last part alone is laid out again, and of the others what is seen. */
+/** Code in parts: while it grows, only the last part is laid out again. */
 function Lines({ text }: { readonly text: string }) {
-  // Parts have no names, and none comes or goes but at the end.
+  // Parts are added and removed only at the end.
   return (
     <code>
       {lineChunks(text).map((part, at) => (
@@ -51,10 +51,10 @@ function Lines({ text }: { readonly text: string }) {
   );
 }
 
-/** Longer code would take the page more time than its colours are worth. */
+/** Longer code is not highlighted. */
 const LONGEST = 40_000;
 
-/** Null until there are any. Looked for when the code comes near the screen. */
+/** Highlighted pieces; null until they are computed, when the code comes near the screen. */
 function useColours(
   place: React.RefObject<HTMLElement | null>,
   text: string,
@@ -73,7 +73,7 @@ function useColours(
       const pieces = isUnmounted ? null : coloured(text, language);
       if (pieces !== null && !isUnmounted) setHighlighted({ of: text, pieces });
     };
-    // Without its colours it says the same.
+    // Colours are optional.
     const stop = whenVisible(element, () => void colour().catch(() => {}));
     return () => {
       isUnmounted = true;

@@ -9,7 +9,7 @@ interface Props {
   readonly className: string;
   readonly icon: ReactNode;
   readonly words: string;
-  /** What the text is. */
+  /** Accessible name of the text. */
   readonly label: string;
   readonly text: string;
   readonly growing: boolean;

@@ -7,7 +7,7 @@ import { Icon } from "./icon";
 
 interface Props {
   readonly label: string;
-  /** Made when it is wanted. */
+  /** Called on click. */
   readonly text: () => string;
 }
 
@@ -23,7 +23,7 @@ export function CopyButton({ label, text }: Props) {
       await navigator.clipboard.writeText(text());
       setDone(true);
     } catch {
-      // Only pages over HTTPS, or of this machine, may.
+      // Browsers allow it only over HTTPS or on localhost.
       notify("The browser blocked copying: select the text and copy it.", true);
     }
   };

@@ -9,7 +9,7 @@ import { ScrollRegion } from "./scroller";
 
 interface Props {
   readonly text: string;
-  /** Without the names of files: they stand elsewhere. */
+  /** Without file names, when the caller shows them. */
   readonly bare?: boolean;
 }
 
@@ -109,16 +109,16 @@ const LineView = memo(function LineView({ mark, number, text }: LineProps) {
   );
 });
 
-/** Parts of a file that is being written: more is drawn anew with each piece than one can read. */
+/** Number of chunks shown of a file that is being written. */
 const LAST = 3;
 
 interface WrittenProps {
   readonly path: string;
-  /** As far as it goes. */
+  /** The content so far. */
   readonly text: string;
 }
 
-/** A new file while it is being written, by its end. */
+/** The end of a new file while it is being written. */
 export const WrittenFile = memo(function Written({ path, text }: WrittenProps) {
   const parts = lastChunks(text, LAST);
   const before = (parts[0]?.line ?? 1) - 1;

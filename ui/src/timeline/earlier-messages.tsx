@@ -16,10 +16,10 @@ export function EarlierView({ chat, scroller }: Props) {
   const more = useStore(chat.transcript, ({ moreBefore }) => moreBefore);
   const earlier = useStore(chat.earlier);
   const mark = useRef<HTMLDivElement>(null);
-  // Until the newest are here the top is near, and is not when they are.
+  // Before the newest messages are loaded, the top is near by mistake.
   const isWhole = useStore(chat.transcript, isLoaded);
   const isReady = isWhole && more !== null && earlier.is === "rest";
-  // Watched anew after each page: the top may still be near.
+  // Observed again after each page: the top may still be near.
   // biome-ignore lint/correctness/useExhaustiveDependencies: a page changes `more`
   useEffect(() => {
     if (!isReady || mark.current === null) return;
@@ -30,7 +30,7 @@ export function EarlierView({ chat, scroller }: Props) {
     <div ref={mark} className="earlier" data-more={more !== null || undefined}>
       {earlier.is === "reading" && (
         <span>
-          <span className="spinner" aria-hidden /> Reading earlier messages
+          <span className="spinner" aria-hidden /> Loading earlier messages…
         </span>
       )}
       {earlier.is === "failed" && (

@@ -3,7 +3,7 @@ import { fileUrlOf } from "./file-url";
 
 const file = { type: "file", media_type: "image/png" } as const;
 
-it("a file that was uploaded is read by way of the chat, for all who may read that", () => {
+it("an uploaded file has a URL below its chat, for all readers of the chat", () => {
   expect(fileUrlOf({ ...file, ref: "holdfast:f/1" }, "c 1")).toEqual({
     href: "/api/v1/chats/c%201/files/f%2F1",
     isPicture: true,
@@ -11,7 +11,7 @@ it("a file that was uploaded is read by way of the chat, for all who may read th
   });
 });
 
-it("bytes that can act are for saving only", () => {
+it("embedded files that can run scripts are only downloaded", () => {
   const svg = { ...file, media_type: "image/svg+xml", data: "PHN2Zz4=" };
   expect(fileUrlOf(svg, "c")).toEqual({
     href: "data:application/octet-stream;base64,PHN2Zz4=",
@@ -20,7 +20,7 @@ it("bytes that can act are for saving only", () => {
   });
 });
 
-it("what is elsewhere is not fetched, only linked to, and only when that is safe", () => {
+it("a remote file is not fetched, only linked, and only if its URL is safe", () => {
   expect(fileUrlOf({ ...file, ref: "https://example.com/p.png" }, "c")).toMatchObject({
     href: "https://example.com/p.png",
     isPicture: false,

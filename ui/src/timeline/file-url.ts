@@ -5,15 +5,15 @@ import type { File } from "../api/types";
 import { safeLink } from "./safe-url";
 
 export interface FileUrl {
-  /** Where it is saved from, or shown; null when it is nowhere. */
+  /** URL of the content; null if there is none. */
   readonly href: string | null;
-  /** The page may show it where it stands. */
+  /** The page may show it inline. */
   readonly isPicture: boolean;
   /** On another host. */
   readonly isRemote: boolean;
 }
 
-/** Nothing of them can act. An SVG can. */
+/** Image types that cannot run scripts. SVG can. */
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"]);
 
 const OURS = "holdfast:";
@@ -22,7 +22,7 @@ export function fileUrlOf(file: File, chatId: string): FileUrl {
   const { ref, data, media_type } = file;
   const isPicture = PICTURES.has(media_type);
   if (data != null) {
-    // Anything else is for saving, not for the browser to open.
+    // Other types are downloaded, not opened by the browser.
     const type = isPicture ? media_type : "application/octet-stream";
     return { href: `data:${type};base64,${data}`, isPicture, isRemote: false };
   }

@@ -11,7 +11,7 @@ const NEAR = 24;
 export interface Follow {
   readonly isFollowing: boolean;
   readonly toNewest: () => void;
-  /** Stays where it is from now on. */
+  /** Stops following. */
   readonly leave: () => void;
 }
 
@@ -33,13 +33,13 @@ export function useFollow(
     const onScroll = () => {
       const isUp = outer.scrollTop < last - 1;
       last = outer.scrollTop;
-      const left = outer.scrollHeight - outer.scrollTop - outer.clientHeight;
-      // Going up a little is enough to leave; coming near is enough to return.
-      if (left <= 2) set(true);
+      const toEnd = outer.scrollHeight - outer.scrollTop - outer.clientHeight;
+      // Scrolling up a little stops following; coming near the end resumes it.
+      if (toEnd <= 2) set(true);
       else if (isUp) set(false);
-      else if (left <= NEAR) set(true);
+      else if (toEnd <= NEAR) set(true);
     };
-    // After each layout, before paint, so that it is never seen elsewhere than at the end.
+    // After each layout, before paint: no frame shows another position.
     const sized = new ResizeObserver(() => {
       if (following.current) outer.scrollTop = outer.scrollHeight;
       last = outer.scrollTop;
@@ -52,7 +52,7 @@ export function useFollow(
       outer.removeEventListener("scroll", onScroll);
     };
   }, [scroller, content, set]);
-  // What was just drawn is followed at once: found out only after the layout, it would mean another.
+  // Follows new content at once: the observer would need a second layout.
   useLayoutEffect(() => {
     const outer = scroller.current;
     if (outer !== null && following.current) outer.scrollTop = outer.scrollHeight;
@@ -69,8 +69,8 @@ export function useFollow(
 }
 
 /**
- * When rows come in front, what was on the screen stays there. Browsers do this by themselves, but
- * not all of them, and none at the very top: so it is done here, and theirs is told to wait.
+ * Keeps the visible rows in place when rows are added above. Not all browsers do this, and none at
+ * the very top; the browser's own scroll anchoring is turned off meanwhile.
  */
 export function useStableScroll(
   scroller: RefObject<HTMLElement | null>,
@@ -92,17 +92,17 @@ export function useStableScroll(
   }, [scroller, anchor]);
 }
 
-/** Rows that come into sight for the first time take their real height only then. */
+/** Frames until rows that become visible have their real height. */
 const FRAMES = 4;
 
-/** Keeps a row so many pixels below the top of what scrolls, unless the user scrolls meanwhile. */
+/** Keeps a row at a distance from the top of the scroll area, unless the user scrolls. */
 export function holdPosition(outer: HTMLElement, key: string, wanted: number): void {
   let expected = outer.scrollTop;
   const correct = () => {
     const top = topOf(outer, key);
-    // As far down as there is still anything: to be moved by what became shorter is not to scroll.
-    const left = Math.min(expected, outer.scrollHeight - outer.clientHeight);
-    if (top === null || Math.abs(outer.scrollTop - left) > 1) {
+    // Limited by the content's height: a shorter content moves the position without scrolling.
+    const limit = Math.min(expected, outer.scrollHeight - outer.clientHeight);
+    if (top === null || Math.abs(outer.scrollTop - limit) > 1) {
       end();
       return;
     }
@@ -110,7 +110,7 @@ export function holdPosition(outer: HTMLElement, key: string, wanted: number): v
     if (Math.abs(off) >= 1) outer.scrollTop += off;
     expected = outer.scrollTop;
   };
-  // After each layout, before paint, so that it is never seen elsewhere.
+  // After each layout, before paint: no frame shows another position.
   const sized = new ResizeObserver(correct);
   const end = () => {
     sized.disconnect();
@@ -118,7 +118,7 @@ export function holdPosition(outer: HTMLElement, key: string, wanted: number): v
   };
   outer.style.overflowAnchor = "none";
   correct();
-  // Far above, rows in between may change too: there the browser knows better.
+  // Far above, rows in between may change too: the browser's own anchoring is better there.
   if (wanted < -outer.clientHeight) {
     end();
     return;
@@ -132,7 +132,7 @@ function afterFrames(count: number, then: () => void): void {
   else requestAnimationFrame(() => afterFrames(count - 1, then));
 }
 
-/** Within what scrolls, wherever that is scrolled to. */
+/** Position of a row in the scrolled content; null if it is not rendered. */
 function topOf(outer: HTMLElement, key: string): number | null {
   const row = outer.querySelector(`[data-row="${CSS.escape(key)}"]`);
   if (row === null) return null;

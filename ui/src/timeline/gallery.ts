@@ -53,7 +53,7 @@ def greet(name: str) -> str:
 
 const outcome = (part: Part & { type: "result" }, is: string) => ({ ...part, outcome: is }) as Part;
 
-function looks(first: number): Stored[] {
+function reads(first: number): Stored[] {
   return [
     answer(first, [
       call("l1", "read_file", { path: "src/greet.py" }),
@@ -132,7 +132,7 @@ export function gallery(): readonly ChatEvent[] {
         { type: "file", media_type: "text/plain", name: "server.log", data: "aGk=" },
       ],
     }),
-    ...looks(2),
+    ...reads(2),
     ...changes(4),
     answer(
       6,

@@ -46,7 +46,7 @@ for (const [name, language] of Object.entries(LANGUAGES)) core.registerLanguage(
 core.registerAliases(["console", "shell", "shellsession"], { languageName: "bash" });
 core.registerAliases(["jsonc", "json5", "jsonl"], { languageName: "json" });
 
-/** Null for a language that is not known. */
+/** Highlighted pieces of code; null for an unknown language. */
 export function coloured(text: string, language: string): readonly Piece[] | null {
   const name = language.toLowerCase();
   if (core.getLanguage(name) === undefined) return null;

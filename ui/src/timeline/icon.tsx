@@ -40,7 +40,7 @@ interface Props {
   readonly size: 12 | 13 | 14 | 15;
 }
 
-/** A picture beside words that say the same. */
+/** A decorative icon beside a text. */
 export function Icon({ name, size }: Props) {
   return <span className="icon" data-icon={name} data-size={size} aria-hidden />;
 }

@@ -64,7 +64,7 @@ interface SafeLinkProps {
   readonly children: ReactNode;
 }
 
-/** One that may not be followed is the text that it is made of. */
+/** A link, or plain text if its URL is unsafe. */
 export function SafeLink({ href, children }: SafeLinkProps) {
   const safe = safeLink(href);
   if (safe === null) return <span title="Unsafe link, disabled">{children}</span>;
@@ -81,7 +81,7 @@ interface ImageProps {
   readonly raw: string;
 }
 
-/** Remote images load on request only: their host would learn who reads. */
+/** An image. Remote images load on request only: their host learns nothing about readers. */
 function Image({ href, alt, raw }: ImageProps) {
   const picture = pictureOf(href);
   if (picture === null) return raw;

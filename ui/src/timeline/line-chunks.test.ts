@@ -11,13 +11,13 @@ it.each(["", "\n", "a", lines(64), `${lines(64)}x`, lines(200)])(
   },
 );
 
-it("while a text grows, all parts but the last stay as they are", () => {
+it("while a text grows, all chunks except the last stay the same", () => {
   const before = lineChunks(lines(150));
   const after = lineChunks(`${lines(150)}more\nand more`);
   expect(after.slice(0, 2)).toEqual(before.slice(0, 2));
 });
 
-it("the ending of a text begins with a line, and with the same one for a while", () => {
+it("the end of a text starts with a line, and with the same one for a while", () => {
   const text = lines(4_000);
   const ending = textEnd(text, 20_000);
   expect(ending.length).toBeLessThanOrEqual(20_000);
@@ -27,7 +27,7 @@ it("the ending of a text begins with a line, and with the same one for a while",
   expect(textEnd("x".repeat(50_000), 20_000)).toHaveLength(10_000);
 });
 
-it("the last parts know at which line they begin, and stay while the text grows", () => {
+it("the last chunks know their first line, and stay while the text grows", () => {
   expect(lastChunks("", 2)).toEqual([{ line: 1, text: "" }]);
   expect(lastChunks(lines(10), 2).map(({ line }) => line)).toEqual([1]);
   const last = lastChunks(lines(200), 2);

@@ -2,7 +2,7 @@
 
 const LINES = 64;
 
-/** One part at least, be it empty. */
+/** Chunks of a text; at least one, which may be empty. */
 export function lineChunks(text: string): readonly string[] {
   const parts: string[] = [];
   let at = 0;
@@ -14,7 +14,7 @@ export function lineChunks(text: string): readonly string[] {
   return parts;
 }
 
-/** Behind so many lines. */
+/** Index after the next `LINES` lines. */
 function endOf(text: string, from: number): number {
   let at = from;
   for (let lines = 0; lines < LINES; lines += 1) {
@@ -26,22 +26,22 @@ function endOf(text: string, from: number): number {
 }
 
 export interface LineChunk {
-  /** The line at which it begins, from 1 on. */
+  /** Number of its first line, from 1. */
   readonly line: number;
   readonly text: string;
 }
 
-/** The last so many parts. Another one goes only when a whole one has come. */
+/** The last chunks of a text. A chunk is dropped only when a whole new one has arrived. */
 export function lastChunks(text: string, most: number): readonly LineChunk[] {
   const parts = lineChunks(text);
   const from = Math.max(0, parts.length - most);
   return parts.slice(from).map((part, at) => ({ line: (from + at) * LINES + 1, text: part }));
 }
 
-/** How much is left out at a time, so that what is shown does not begin elsewhere with each piece. */
+/** Characters left out at a time, so that the visible start does not move with each piece. */
 const STEP = 20_000;
 
-/** The end of a text, from the beginning of a line if there is any. */
+/** The end of a text, from the start of a line if possible. */
 export function textEnd(text: string, longest: number): string {
   if (text.length <= longest) return text;
   const from = Math.ceil((text.length - longest) / STEP) * STEP;

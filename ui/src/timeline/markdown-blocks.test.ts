@@ -48,18 +48,18 @@ function grown(text: string, seed: number, most: number): BlockSplitter {
 }
 
 describe.each(Object.entries(TEXTS))("the blocks of %s", (_, text) => {
-  it("are the text when they are joined", () => {
+  it("are the text when joined", () => {
     expect(joined(text)).toBe(text.replace(/\r\n|\r/g, "\n"));
   });
 
-  it("are the same in whatever pieces the text comes", () => {
+  it("are the same for any division into pieces", () => {
     const whole = new BlockSplitter().of(text);
     for (let seed = 1; seed <= 60; seed += 1) {
       expect(grown(text, seed, seed % 12).of(text)).toEqual(whole);
     }
   });
 
-  it("are the text so far at every moment", () => {
+  it("are the text so far after each piece", () => {
     const blocks = new BlockSplitter();
     for (let at = 0; at <= text.length; at += 1) {
       const part = text.slice(0, at);
@@ -70,7 +70,7 @@ describe.each(Object.entries(TEXTS))("the blocks of %s", (_, text) => {
 });
 
 describe("a text that grows", () => {
-  it("keeps the objects of the blocks that are finished", () => {
+  it("keeps the objects of finished blocks", () => {
     const blocks = new BlockSplitter();
     const before = blocks.of("one\n\ntwo\n\nthree\nfour");
     const after = blocks.of("one\n\ntwo\n\nthree\nfour five");
@@ -79,7 +79,7 @@ describe("a text that grows", () => {
     expect(after[2]).toEqual({ raw: "three\nfour five" });
   });
 
-  it("is read anew when it becomes another text", () => {
+  it("is parsed anew when it becomes another text", () => {
     const blocks = new BlockSplitter();
     blocks.of("one\n\ntwo\n\nthree\n\n");
     expect(blocks.of("else\n\ntwo").map(({ raw }) => raw)).toEqual(["else\n\n", "two"]);
@@ -95,7 +95,7 @@ describe("a long list", () => {
   const items = (of: (n: number) => string) =>
     Array.from({ length: 100 }, (_, n) => of(n + 1)).join("\n");
 
-  it("is cut into parts which are the same however it comes", () => {
+  it("is split into the same parts for any division into pieces", () => {
     const text = `${items((n) => `- item ${n}\n  with *more*`)}\n\nend`;
     const whole = new BlockSplitter().of(text);
     expect(whole.length).toBeGreaterThan(4);
@@ -105,7 +105,7 @@ describe("a long list", () => {
     }
   });
 
-  it("goes on counting when each of its items says 1", () => {
+  it("continues the numbering when all items are numbered 1", () => {
     const text = items(() => "1. same");
     const starts = new BlockSplitter().of(text).map(({ start }) => start);
     expect(starts).toEqual([undefined, 25, 49, 73, 97]);

@@ -1,32 +1,32 @@
 /**
  * Incremental Markdown blocks of a growing text.
  *
- * What can no longer change is not read again: only the end of the text is. So an answer costs the
- * same for each piece however long it has become.
+ * Only the end of the text, which may still change, is parsed again. So each piece costs the same,
+ * however long the answer is.
  */
 
 import type { Token, Tokens } from "marked";
 import { blockTokens } from "./markdown-lexer";
 
 export interface Block {
-  /** Exactly as it was written, with the empty lines behind it. */
+  /** Source text, with the empty lines after it. */
   readonly raw: string;
-  /** Of a part of an ordered list that does not begin here: the number of its first item. */
+  /** For the continuation of an ordered list: the number of its first item. */
   readonly start?: number;
 }
 
-/** Longer lists are cut, so that the last item alone is read again while they grow. */
+/** Longer lists are split, so that only the last part is parsed again while they grow. */
 const ITEMS = 24;
 
 export class BlockSplitter {
   #text = "";
   #finished: Block[] = [];
-  /** Where what may still change begins. */
+  /** Start of the text that may still change. */
   #at = 0;
   #start: number | undefined;
   #all: readonly Block[] = [];
 
-  /** Of a text that goes on where the last one ended, or of any other. */
+  /** Blocks of a text, which is usually the last one with more at its end. */
   of(input: string): readonly Block[] {
     const text = input.includes("\r") ? input.replace(/\r\n|\r/g, "\n") : input;
     if (text === this.#text) return this.#all;
@@ -43,7 +43,7 @@ export class BlockSplitter {
     this.#start = undefined;
   }
 
-  /** Moves what is settled to the finished blocks, and gives the rest. */
+  /** Moves settled blocks to the finished ones, and returns the rest. */
   #cut(tail: string): readonly Block[] {
     const { blocks, settled } = cut(tail, this.#start);
     for (const block of blocks.slice(0, settled)) {
@@ -58,7 +58,7 @@ export class BlockSplitter {
 
 interface CutResult {
   readonly blocks: readonly Block[];
-  /** So many of them stay as they are, whatever follows. */
+  /** Number of blocks that cannot change any more. */
   readonly settled: number;
 }
 
@@ -77,8 +77,8 @@ function cut(tail: string, start: number | undefined): CutResult {
 }
 
 /**
- * A block is settled when another one follows that has a whole line. The first line of that one may
- * until then turn out to belong to the block before it: `#` begins a heading, `#1` does not.
+ * Number of settled blocks. A block is settled when the next one has a complete line: until then,
+ * that line may belong to the block before it (`#` starts a heading, `#1` does not).
  */
 function settledOf(blocks: readonly Block[]): number {
   const last = blocks.at(-1);
@@ -88,7 +88,7 @@ function settledOf(blocks: readonly Block[]): number {
 
 interface Pieces {
   readonly blocks: readonly Block[];
-  /** Behind a list that was cut: it is read anew. */
+  /** The rest of a list that was split, which is parsed again. */
   readonly rest: Block | null;
 }
 

@@ -11,7 +11,7 @@ class Plain extends Tokenizer {
     return undefined;
   }
 
-  /** What it would name may be used in another block, which is read apart. */
+  /** Link definitions are ignored: blocks are parsed separately. */
   override def(): undefined {
     return undefined;
   }

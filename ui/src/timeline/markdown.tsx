@@ -18,7 +18,7 @@ import { ScrollRegion } from "./scroller";
 
 interface Props {
   readonly text: string;
-  /** More of it is coming. */
+  /** More text is coming. */
   readonly growing?: boolean;
 }
 
@@ -55,7 +55,7 @@ const Part = memo(function Part({ blocks, growing }: PartProps) {
 
 function inParts(View: ComponentType<PartProps>, size: number, { blocks, growing }: PartProps) {
   const last = Math.max(0, Math.ceil(blocks.length / size) - 1);
-  // Blocks have no names, and none comes or goes but at the end.
+  // Blocks are added and removed only at the end.
   return Array.from({ length: last + 1 }, (_, at) => (
     <View
       key={String(at)}
@@ -118,7 +118,7 @@ function Element({ token, start, growing }: ElementProps) {
       return <List list={token as Tokens.List} start={start} growing={growing} />;
     case "table":
       return <Table table={token as Tokens.Table} />;
-    case "text": // of an item of a list that is not spread out
+    case "text": // an item of a tight list
       return <Inline text={token.text} />;
     default:
       return (
@@ -133,7 +133,7 @@ function languageOf(info: unknown): string {
   return typeof info === "string" ? (/^[\w+#.-]+/.exec(info)?.[0] ?? "") : "";
 }
 
-/** The page has its own above: the first of an answer is of the third rank. */
+/** Headings start at level 3: the page has its own above. */
 function Heading({ depth, text }: { readonly depth: number; readonly text: string }) {
   const inner = <Inline text={text} />;
   if (depth === 1) return <h3>{inner}</h3>;
@@ -183,12 +183,12 @@ const Item = memo(
       </li>
     );
   },
-  // Tokens are made anew each time: what they were made from tells whether they differ.
+  // Tokens are new objects each time: compared by source.
   (one, other) =>
     one.raw === other.raw && one.loose === other.loose && one.growing === other.growing,
 );
 
-/** The box itself is drawn in front. */
+/** Removes the `[x]` of a task, which is drawn as a checkbox. */
 function withoutBox(token: Token, at: number): Token {
   if (at > 0 || !("text" in token)) return token;
   return { ...token, text: String(token.text).replace(/^\[[ xX]\] +/, "") } as Token;
@@ -239,7 +239,7 @@ const TableRow = memo(
     }),
 );
 
-/** A cell has no other way to begin a new line than the one mark of HTML that is understood. */
+/** A table cell. `<br>` is the only HTML interpreted: cells have no other line break. */
 function CellText({ text }: { readonly text: string }) {
   const lines = text.split(/<br ?\/?>/i);
   return lines.map((line, at) => (

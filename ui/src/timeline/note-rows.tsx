@@ -20,16 +20,16 @@ export const CheckpointRow = memo(function CheckpointRow({ stored }: { readonly 
 
 type Checkpoint = Stored["message"]["checkpoint"];
 
-/** What came before is still here for people, and no longer sent to the model. */
+/** Title of a summary. The earlier messages stay visible, and are no longer sent to the model. */
 export function summaryTitle(checkpoint: Checkpoint | null): string {
   if (checkpoint == null) return "Summarized the earlier conversation";
   const { covers, before, after, summarized: isSummary = true } = checkpoint;
   const tokens = `${count(before)} → ${count(after)} tokens`;
-  if (!isSummary) return `Left out long results, ${tokens}`;
+  if (!isSummary) return `Removed long results, ${tokens}`;
   return `Summarized ${covers === 1 ? "1 message" : `${covers} messages`}, ${tokens}`;
 }
 
-/** While it is being written. */
+/** A summary while it is being written. */
 export function Summarizing({ text }: { readonly text: string }) {
   return <Summary icon={<span className="spinner" />} words="Summarizing…" text={text} growing />;
 }

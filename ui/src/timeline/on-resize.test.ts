@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
 const watched = new Set<unknown>();
-let see: (changes: readonly object[]) => void;
+let intersect: (changes: readonly object[]) => void;
 let resize: () => void;
 
 beforeEach(() => {
@@ -15,8 +15,8 @@ beforeEach(() => {
   vi.stubGlobal(
     "IntersectionObserver",
     class {
-      constructor(seen: typeof see) {
-        see = seen;
+      constructor(seen: typeof intersect) {
+        intersect = seen;
       }
       observe = (element: unknown) => void watched.add(element);
       unobserve = (element: unknown) => void watched.delete(element);
@@ -31,7 +31,7 @@ afterEach(() => {
 const within = (chunk: object, isSeen: boolean) =>
   ({ closest: () => chunk, checkVisibility: () => isSeen }) as unknown as HTMLElement;
 
-test("what is seen looks at once, and what is far away when it comes near", async () => {
+test("a visible element is measured at once, and a hidden one when it comes near", async () => {
   const { onResize } = await import("./on-resize");
   const [here, far] = [vi.fn(), vi.fn()];
   const chunk = {};
@@ -41,12 +41,12 @@ test("what is seen looks at once, and what is far away when it comes near", asyn
   vi.runAllTimers();
   expect(here).toHaveBeenCalledOnce();
   expect(far).not.toHaveBeenCalled();
-  see([{ target: chunk, isIntersecting: true }]);
+  intersect([{ target: chunk, isIntersecting: true }]);
   vi.runAllTimers();
   expect(far).toHaveBeenCalledOnce();
 });
 
-test("what is gone from the page is not waited for any more", async () => {
+test("a removed element is no longer observed", async () => {
   const { onResize } = await import("./on-resize");
   const chunk = {};
   const stop = onResize(within(chunk, false), vi.fn());

@@ -5,7 +5,7 @@ import { whenIdle, whenVisible } from "./when-visible";
 const all = new Set<() => void>();
 let listening = false;
 
-/** Calls back after each change: of what is not laid out, once it is near. Gives what stops that. */
+/** Calls back after each resize; when hidden, once it comes near. Returns a stop function. */
 export function onResize(element: HTMLElement, look: () => void): () => void {
   let stop = () => {};
   const again = () => {
@@ -21,7 +21,7 @@ export function onResize(element: HTMLElement, look: () => void): () => void {
   };
 }
 
-/** Once for all of them. */
+/** Installs the one listener for all elements. */
 function listen(): void {
   if (listening) return;
   listening = true;

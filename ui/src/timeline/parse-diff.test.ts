@@ -15,12 +15,12 @@ const CHANGE = `--- a/src/a.py
 +TEN`;
 
 describe("a diff", () => {
-  it("is told by its hunks", () => {
+  it("is recognized by its hunks", () => {
     expect(isPatch(CHANGE)).toBe(true);
     expect(isPatch("Wrote a.py (3 lines, 12 B): a new file.")).toBe(false);
   });
 
-  it("has its lines with the numbers that they have before and after", () => {
+  it("has the line numbers before and after", () => {
     const [patch] = parsedPatches(CHANGE);
     expect(patch).toMatchObject({ file: "src/a.py", isNew: false, added: 3, removed: 2 });
     expect(patch?.lines.map((line) => [line.mark, line.old, line.new, line.text])).toEqual([
@@ -36,7 +36,7 @@ describe("a diff", () => {
     ]);
   });
 
-  it("takes a removed line for what it is, also when it looks like the head of a file", () => {
+  it("recognizes a removed line that looks like a file header", () => {
     const [patch, ...more] = parsedPatches(
       "--- a/q.sql\n+++ b/q.sql\n@@ -1,2 +1,1 @@\n--- a comment\n same",
     );
@@ -44,7 +44,7 @@ describe("a diff", () => {
     expect(patch?.lines[0]).toMatchObject({ mark: "removed", text: "-- a comment" });
   });
 
-  it("tells several files apart, and which of them are new", () => {
+  it("separates several files, and marks new ones", () => {
     const found = parsedPatches(
       "--- /dev/null\n+++ b/n.txt\n@@ -0,0 +1 @@\n+hi\n--- a/o.txt\n+++ b/o.txt\n@@ -1 +1 @@\n-a\n+b",
     );
@@ -54,7 +54,7 @@ describe("a diff", () => {
     ]);
   });
 
-  it("says what it leaves out", () => {
+  it("marks omitted lines", () => {
     const [patch] = parsedPatches(
       "--- a/a\n+++ b/a\n@@ -1,90 +1,90 @@\n-a\n+b\n[… 88 more lines of this diff are not shown …]",
     );
@@ -65,10 +65,10 @@ describe("a diff", () => {
   });
 });
 
-describe("what somebody is asked to agree to", () => {
+describe("a preview", () => {
   const patch = "--- /dev/null\n+++ b/a\n@@ -0,0 +1 @@\n+x";
 
-  it("is a diff when it is nothing else, but for a line before it that is kept", () => {
+  it("is a diff if it is only a diff with at most one line before it", () => {
     expect(patchWithLead(patch)).toEqual({ words: "", patch });
     expect(patchWithLead(`(It ends otherwise)\n${patch}`)).toEqual({
       words: "(It ends otherwise)",
@@ -77,7 +77,7 @@ describe("what somebody is asked to agree to", () => {
     expect(patchWithLead("--- a heading\nand text")).toBeNull();
   });
 
-  it("is no diff when there is one within it: the rest would not be seen", () => {
+  it("is not a diff if it only contains one: the rest would not be visible", () => {
     expect(patchWithLead(`Runs as you:\n\nrm -r x <<END\n${patch}\nEND`)).toBeNull();
   });
 });

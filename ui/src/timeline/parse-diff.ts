@@ -5,13 +5,13 @@ export type Mark = "added" | "removed" | "same" | "words";
 export interface Line {
   readonly mark: Mark;
   readonly text: string;
-  /** Where it stands in the file before and after; null where it is not. */
+  /** Line numbers before and after; null where the line does not exist. */
   readonly old: number | null;
   readonly new: number | null;
 }
 
 export interface Patch {
-  /** Empty when the diff does not say. */
+  /** File name; empty if the diff has none. */
   readonly file: string;
   readonly isNew: boolean;
   readonly lines: readonly Line[];
@@ -19,24 +19,24 @@ export interface Patch {
   readonly removed: number;
 }
 
-/** Whether there is any diff in a text. */
+/** Whether a text contains a diff. */
 export function isPatch(text: string): boolean {
   return /^@@ -\d+(,\d+)? \+\d+(,\d+)? @@/m.test(text);
 }
 
 export interface PatchWithLead {
-  /** A line that stands in front of it, or nothing. */
+  /** The line before the diff; may be empty. */
   readonly words: string;
   readonly patch: string;
 }
 
-/** A text that is a diff but for that line. Not one with a diff somewhere in it: it says more. */
+/** A text that is only a diff, with at most one line before it; null for any other text. */
 export function patchWithLead(text: string): PatchWithLead | null {
-  const found = /^(?:(.*)\n)?(--- .*\n\+\+\+ .*\n@@ -[\s\S]*)$/.exec(text);
-  return found === null ? null : { words: found[1] ?? "", patch: found[2] ?? "" };
+  const match = /^(?:(.*)\n)?(--- .*\n\+\+\+ .*\n@@ -[\s\S]*)$/.exec(text);
+  return match === null ? null : { words: match[1] ?? "", patch: match[2] ?? "" };
 }
 
-/** Of each file. What stands in front of the first one is left out. */
+/** The diffs of a text, one per file. Text before the first is left out. */
 export function parsedPatches(text: string): readonly Patch[] {
   const parsers: PatchParser[] = [];
   let from = "";
@@ -47,7 +47,7 @@ export function parsedPatches(text: string): readonly Patch[] {
     else if (line.startsWith("+++ "))
       parsers.push(new PatchParser(fileNameOf(line), from === "/dev/null"));
     else if (line.startsWith("@@ ")) {
-      // Without a head: some tools leave it out.
+      // Some tools leave out the file header.
       if (last === undefined) parsers.push(new PatchParser("", false));
       parsers.at(-1)?.begin(line);
     } else if (last !== undefined && line.trim() !== "" && !/^(diff|index) /.test(line)) {
@@ -79,9 +79,9 @@ class PatchParser {
   }
 
   begin(head: string): void {
-    const found = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/.exec(head);
-    if (found === null) return;
-    const [, oldAt, oldCount = "1", newAt, newCount = "1"] = found;
+    const match = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/.exec(head);
+    if (match === null) return;
+    const [, oldAt, oldCount = "1", newAt, newCount = "1"] = match;
     this.#old = Number(oldAt);
     this.#new = Number(newAt);
     this.#oldLeft = Number(oldCount);
@@ -111,7 +111,7 @@ class PatchParser {
       case " ":
         this.#push("same", text);
         return true;
-      default: // it was cut short
+      default: // the hunk is incomplete
         this.#oldLeft = 0;
         this.#newLeft = 0;
         return false;

@@ -61,7 +61,7 @@ async function fork(chat: OpenChat, stored: Stored): Promise<void> {
   await attempt(async () => arrive(await forkBefore(chat.id, stored), "Fork created."));
 }
 
-/** Only where there is more than one person. */
+/** The author, on team servers. */
 function Author({ stored }: { readonly stored: Stored }) {
   const me = useStore(session, (now) => (now.is === "in" ? now.me : null));
   if (me === null || me.mode !== "team" || stored.author === null) return null;
@@ -77,11 +77,11 @@ interface BubbleProps {
 export function Bubble({ chatId, parts }: BubbleProps) {
   const files = parts.filter((part) => part.type === "file");
   const sources = parts.filter((part) => part.type === "source");
-  const said = messageText(parts);
+  const text = messageText(parts);
   return (
     <>
       <Attachments chatId={chatId} files={files} />
-      {said && <Words text={said} />}
+      {text && <Words text={text} />}
       {sources.map((source) => (
         <p key={source.url} className="prompt-source">
           <SafeLink href={source.url}>{source.title || source.url}</SafeLink>
@@ -94,7 +94,7 @@ export function Bubble({ chatId, parts }: BubbleProps) {
 const LONG_LINES = 18;
 const LONG_TEXT = 1_600;
 
-/** As it was written. A long one is cut: what the agent did with it is of more interest. */
+/** The text of a prompt. A long one is collapsed. */
 function Words({ text }: { readonly text: string }) {
   const isLong = text.length > LONG_TEXT || text.split("\n", LONG_LINES + 1).length > LONG_LINES;
   const [isWhole, setWhole] = useState(false);

@@ -16,7 +16,7 @@ export const ReasoningView = memo(function ReasoningView({ reasoning, growing }:
   const { reasoning: preferred } = useStore(preferences);
   const [chosen, choose] = useState<boolean | null>(null);
   const seconds = useSeconds(reasoning, growing);
-  // Some providers tell only that there was something.
+  // Some providers do not send the text of the reasoning.
   if (reasoning.text.trim() === "" && !growing && seconds === null) return null;
   const isOpen = chosen ?? (preferred === "auto" ? growing : preferred === "open");
   return (
@@ -40,7 +40,7 @@ export function thoughtTitle(seconds: number | null): string {
   return `Thought for ${Math.floor(whole / 60)} min ${whole % 60} s`;
 }
 
-/** As the worker wrote it down; until then by this page's clock, if it saw the beginning. */
+/** Duration as stored; before that, by this page's clock if it saw the start. */
 function useSeconds({ started_at, finished_at }: Reasoning, growing: boolean): number | null {
   const began = useRef<number | null>(null);
   const took = useRef<number | null>(null);

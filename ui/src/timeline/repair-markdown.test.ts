@@ -42,7 +42,7 @@ it.each([
   expect(repairedMarkdown(raw)).toBe(shown);
 });
 
-it("leaves code as it is, but for half of its end", () => {
+it("leaves code as it is, except half of its closing fence", () => {
   expect(repairedMarkdown("```js\na **b\n``")).toBe("```js\na **b\n");
   expect(repairedMarkdown("```js\nlet [a")).toBe("```js\nlet [a");
 });
@@ -56,6 +56,6 @@ it.each([
   expect(repairedMarkdown(raw)).toBe(shown);
 });
 
-it("closes in the last item of a list, not in the ones before it", () => {
+it("closes marks in the last item of a list, not in the ones before it", () => {
   expect(repairedMarkdown("- a * b\n- c **d")).toBe("- a * b\n- c **d**");
 });

@@ -3,7 +3,7 @@
  * are left out until they are complete. Pure.
  */
 
-/** How far from the end something open is looked for. */
+/** How far from the end open marks are searched. */
 const FARTHEST = 4_000;
 
 export function repairedMarkdown(raw: string): string {
@@ -11,7 +11,7 @@ export function repairedMarkdown(raw: string): string {
   const text = withoutStub(raw);
   const table = tableBegun(text);
   if (table !== null) return table;
-  // Marks do not reach over an empty line, nor from one item of a list to the next.
+  // Marks do not span an empty line or several list items.
   const from = Math.max(lastRun(text), text.length - FARTHEST);
   return text.slice(0, from) + withMarksClosed(text.slice(from));
 }
@@ -20,7 +20,7 @@ function isCode(raw: string): boolean {
   return /^ {0,3}(`{3,}|~{3,})/.test(raw);
 }
 
-/** A last line that may become an underline, a rule, an item, a heading, a quotation or a fence. */
+/** Removes a last line that may still become a rule, an item, a heading, a quotation or a fence. */
 function withoutStub(raw: string): string {
   return raw.replace(/(^|\n) {0,3}(-+|=+|\*+|_+|\++|#+|>|`+|~+|\d{1,9}[.)]?) *$/, (line) => {
     const isNumber = /^\n? *\d+$/.test(line);
@@ -29,7 +29,7 @@ function withoutStub(raw: string): string {
   });
 }
 
-/** The first line of what looks like a table, as the head of one. */
+/** The first line of a possible table, completed to a table head; null if it is none. */
 function tableBegun(text: string): string | null {
   const [head = "", ...more] = text.replace(/^\n+/, "").split("\n");
   if (!head.trimStart().startsWith("|") || more.length > 1) return null;
@@ -59,15 +59,15 @@ function withMarksClosed(run: string): string {
   let at = leadOf(run);
   for (;;) {
     MARKS.lastIndex = at;
-    const found = MARKS.exec(run);
-    if (found === null) return closing(run, open);
-    const step = stepOver(run, found.index, open);
-    if (typeof step === "string") return closing(run.slice(0, found.index) + step, open);
-    at = found.index + step;
+    const mark = MARKS.exec(run);
+    if (mark === null) return closing(run, open);
+    const step = stepOver(run, mark.index, open);
+    if (typeof step === "string") return closing(run.slice(0, mark.index) + step, open);
+    at = mark.index + step;
   }
 }
 
-/** How far to go on; or, of something that does not end, what is to stand in its place. */
+/** Characters to skip; or, for an incomplete element, the text that replaces it. */
 function stepOver(run: string, at: number, open: Open[]): number | string {
   const rest = run.slice(at);
   if (rest.startsWith("\\")) return 2;
@@ -80,7 +80,7 @@ function stepOver(run: string, at: number, open: Open[]): number | string {
   return mark.length;
 }
 
-/** The bullet of an item is no mark. */
+/** Length of a list bullet, which is not a mark. */
 function leadOf(run: string): number {
   return /^\s*(?:[-*+]|\d{1,9}[.)]) +/.exec(run)?.[0].length ?? 0;
 }
@@ -99,8 +99,8 @@ function isOpening(run: string, at: number, mark: string): boolean {
 }
 
 function endOfCode(rest: string, mark: string): number | null {
-  const found = new RegExp(`(?<!\`)${mark}(?!\`)`).exec(rest.slice(mark.length));
-  return found === null ? null : found.index + 2 * mark.length;
+  const end = new RegExp(`(?<!\`)${mark}(?!\`)`).exec(rest.slice(mark.length));
+  return end === null ? null : end.index + 2 * mark.length;
 }
 
 function openCode(rest: string, mark: string): string {
@@ -108,7 +108,7 @@ function openCode(rest: string, mark: string): string {
   return inner.trim() === "" ? "" : `${mark}${inner}${mark}`;
 }
 
-/** Behind a whole link, or behind brackets that are none; null when it may still become one. */
+/** Length of a complete link, or of brackets that are none; null if it may still become a link. */
 function endOfLink(rest: string): number | null {
   const text = /^!?\[(?:\\.|[^\]\\])*\]/.exec(rest)?.[0];
   if (text === undefined) return rest.includes("\n") || rest.length > 300 ? 1 : null;
@@ -119,7 +119,7 @@ function endOfLink(rest: string): number | null {
   return rest.includes("\n") ? text.length : null;
 }
 
-/** What it will say; nothing of where it will lead. */
+/** The text of an incomplete link, without its URL. */
 function openLink(rest: string): string {
   if (rest.startsWith("!")) return "";
   return /^\[((?:\\.|[^\]\\])*)/.exec(rest)?.[1] ?? "";
@@ -129,7 +129,7 @@ function closing(text: string, open: readonly Open[]): string {
   let result = text;
   for (const { mark } of [...open].reverse()) {
     const bare = result.trimEnd();
-    // Nothing stands behind it yet.
+    // There is no text after the mark yet.
     result = bare.endsWith(mark) ? bare.slice(0, -mark.length).trimEnd() : bare + mark;
   }
   return result;

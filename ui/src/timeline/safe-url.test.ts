@@ -37,11 +37,11 @@ it.each([
   expect(safeLink(href)).toBeNull();
 });
 
-it("reads an address as the browser will", () => {
+it("decodes a URL as the browser does", () => {
   expect(safeLink("https://example.com/?a=1&amp;b=2")).toBe("https://example.com/?a=1&b=2");
 });
 
-it("shows pictures that are in the text, unless they can act", () => {
+it("shows embedded images, unless they can run scripts", () => {
   expect(pictureOf("data:image/png;base64,iVBORw0KGgo=")?.is).toBe("here");
   expect(pictureOf("data:image/svg+xml;base64,PHN2Zz4=")).toBeNull();
   expect(pictureOf("data:image/png,<svg onload=alert(1)>")).toBeNull();
@@ -49,7 +49,7 @@ it("shows pictures that are in the text, unless they can act", () => {
   expect(pictureOf("javascript:alert(1)")).toBeNull();
 });
 
-it("names who would serve a picture that is elsewhere", () => {
+it("names the host of a remote image", () => {
   expect(pictureOf("https://example.com:8443/p.png")).toEqual({
     is: "remote",
     href: "https://example.com:8443/p.png",
@@ -57,12 +57,12 @@ it("names who would serve a picture that is elsewhere", () => {
   });
 });
 
-it("reads the letters that names and numbers stand for", () => {
+it("decodes named and numeric entities", () => {
   expect(decodedEntities("a &lt;b&gt; &#65;&#x42; &copy; &nosuch; & &#0;")).toBe(
     "a <b> AB © &nosuch; & \ufffd",
   );
 });
 
-it("knows no entity by a name that every object has", () => {
+it("does not take property names of objects for entities", () => {
   expect(decodedEntities("&toString; &valueOf;")).toBe("&toString; &valueOf;");
 });

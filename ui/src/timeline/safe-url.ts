@@ -42,7 +42,7 @@ const NAMED: Readonly<Record<string, string>> = {
   NewLine: "\n",
 };
 
-/** `&amp;` and the like, as the letters that they stand for; unknown ones stay. */
+/** Decodes HTML entities; unknown ones stay as they are. */
 export function decodedEntities(text: string): string {
   if (!text.includes("&")) return text;
   return text.replace(
@@ -59,19 +59,19 @@ export function decodedEntities(text: string): string {
 
 const SCHEMES = new Set(["http:", "https:", "mailto:"]);
 
-/** The address of a link that may be followed; null of any other. */
+/** The URL of a link if it is safe; null otherwise. */
 export function safeLink(href: string): string | null {
   const url = urlOf(href);
   return url !== null && SCHEMES.has(url.protocol) ? url.href : null;
 }
 
 export type Picture =
-  /** It is here. */
+  /** Embedded as a data URL. */
   | { readonly is: "here"; readonly src: string }
-  /** It is elsewhere, and is looked at there. */
+  /** On another host; opened in a new tab. */
   | { readonly is: "remote"; readonly href: string; readonly host: string };
 
-/** Pictures that a page can show and that can do nothing: an SVG can. */
+/** Data URLs of raster images, which cannot run scripts. SVG can. */
 const RASTER = /^data:image\/(png|jpe?g|gif|webp|avif);base64,[a-z0-9+/=\s]+$/i;
 
 export function pictureOf(href: string): Picture | null {
@@ -85,6 +85,6 @@ function urlOf(href: string): URL | null {
   try {
     return new URL(decodedEntities(href));
   } catch {
-    return null; // relative ones lead nowhere: the text is of no page
+    return null; // a relative URL has no base here
   }
 }

@@ -19,6 +19,6 @@ it("a message is in its own row, else in one before it", () => {
   expect(rowKeysFor(rows, 7)).toEqual(["m5", "m2"]);
 });
 
-it("a message before all rows is looked for in the first", () => {
+it("a message before all rows is searched in the first", () => {
   expect(rowKeysFor(rows, 1)).toEqual(["m2"]);
 });

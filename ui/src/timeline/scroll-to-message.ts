@@ -8,25 +8,25 @@ import { isLoaded } from "../store/transcript";
 import { numberOf } from "./chunks";
 import { holdPosition } from "./follow-output";
 
-/** Of an address that ends with #m12: 12. */
+/** The number in a hash like `#m12`; null for any other. */
 export function messageNumberIn(hash: string): number | null {
-  const found = /^#m(\d{1,15})$/.exec(hash)?.[1];
-  return found === undefined ? null : Number(found);
+  const number = /^#m(\d{1,15})$/.exec(hash)?.[1];
+  return number === undefined ? null : Number(number);
 }
 
 /**
- * The keys of rows that may show a message, the likeliest first: what a tool said stands in the row
- * of its call, and rows that only look are put together under the first of them.
+ * The keys of rows that may show a message, the likeliest first: a result is in the row of its
+ * call, and consecutive reads are in the row of the first of them.
  */
 export function rowKeysFor(rows: readonly Row[], number: number): readonly string[] {
   const before = rows.filter((row) => numberOf(row) <= number);
   return (before.length > 0 ? before.toReversed() : rows.slice(0, 1)).map(({ key }) => key);
 }
 
-/** Pixels between it and the top of what scrolls. */
+/** Pixels between the message and the top of the scroll area. */
 const ROOM = 16;
 
-/** `onGo`: before it is gone there. */
+/** Scrolls to the message in the URL's hash. `onGo`: called before. */
 export function useScrollToMessage(
   chat: OpenChat,
   scroller: RefObject<HTMLElement | null>,
@@ -35,7 +35,7 @@ export function useScrollToMessage(
 ): void {
   const [wanted, want] = useState(() => messageNumberIn(location.hash));
   const more = useStore(chat.transcript, ({ moreBefore }) => moreBefore);
-  // Before, there is nothing behind it yet: it would be at the end, which is followed.
+  // Before all messages are loaded, the message would be at the end, which is followed.
   const isWhole = useStore(chat.transcript, isLoaded);
   const hasFailed = useStore(chat.earlier, ({ is }) => is === "failed");
   useEffect(() => {

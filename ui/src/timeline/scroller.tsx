@@ -8,11 +8,11 @@ interface Props {
   readonly label: string;
   readonly className?: string;
   readonly children: ReactNode;
-  /** More is coming at its end: it is followed until the user scrolls away. */
+  /** Content is growing: scrolls to its end until the user scrolls away. */
   readonly follow?: boolean;
 }
 
-/** It gets the focus only while there is something to scroll: else it would be in the way. */
+/** A scrollable region. It is focusable only while its content overflows. */
 export function ScrollRegion({ label, className, children, follow = false }: Props) {
   const outer = useRef<HTMLDivElement>(null);
   useScrollable(outer);
@@ -25,7 +25,7 @@ export function ScrollRegion({ label, className, children, follow = false }: Pro
   );
 }
 
-/** Looked at when it is near, and again when there is more in it, or the window is another. */
+/** Measures overflow when the element comes near, when its content changes and on resize. */
 function useScrollable(outer: RefObject<HTMLElement | null>): void {
   const isNear = useRef(false);
   useEffect(() => {

@@ -1,11 +1,11 @@
 /**
- * Markup of the highlighting libraries, as elements. It is parsed and never inserted as HTML: only
- * spans with a class and text can come of it.
+ * Markup of the highlighting libraries, as elements. It is parsed and never inserted as HTML: the
+ * result can only be text and spans with a class.
  */
 
 import { memo, type ReactNode } from "react";
 
-/** A text, or pieces that look like something. */
+/** A text, or nested pieces with a CSS class. */
 export type Piece = string | Marked;
 
 interface Marked {
@@ -25,7 +25,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
   "&#39;": "'",
 };
 
-/** Of HTML that has spans alone: any other element is text. */
+/** Pieces of HTML that consists of spans; other elements become text. */
 export function piecesOf(html: string): readonly Piece[] {
   const outermost: Piece[] = [];
   const open = [outermost];

@@ -59,7 +59,7 @@ function useTail(chat: OpenChat): Tail {
   return tailOf({ chat: snapshot, live, actions, stream: line, stopping });
 }
 
-/** Says what begins and ends, once, to those who do not see it. */
+/** Announces starts, ends and pending actions to screen readers, once each. */
 function Announcer({ tail }: { readonly tail: Tail }) {
   const before = useRef<Tail | null>(null);
   const [words, say] = useState("");
@@ -83,7 +83,7 @@ interface UnsentProps {
 const UnsentView = memo(function UnsentView({ chat, one }: UnsentProps) {
   const { key, prompt, refused } = one;
   const row = useRef<HTMLElement>(null);
-  // What is said next is said in the composer.
+  // When it disappears, the focus moves to the composer.
   useFocusFallback(row, () => null);
   return (
     <article
@@ -110,10 +110,10 @@ const UnsentView = memo(function UnsentView({ chat, one }: UnsentProps) {
   );
 });
 
-/** Longer than it takes where there is a server. */
+/** Milliseconds after which sending counts as slow. */
 const SLOW = 4_000;
 
-/** What takes long can be called off, unless the server has said that it is there. */
+/** A message being sent. If that takes long, it can be discarded, unless the server has it. */
 function Sending({ chat, one }: UnsentProps) {
   const isSlow = useSecondsUntil(one.at + SLOW) === 0;
   const isThere = one.number !== undefined || one.queued !== undefined;
@@ -133,7 +133,7 @@ function Sending({ chat, one }: UnsentProps) {
   );
 }
 
-/** As it will be once it is there. */
+/** The parts that the message will have. */
 function partsOf(prompt: Unsent["prompt"]): readonly Part[] {
   if (typeof prompt === "string") return [{ type: "text", text: prompt }];
   return prompt.map((part): Part => {
@@ -144,7 +144,7 @@ function partsOf(prompt: Unsent["prompt"]): readonly Part[] {
       media_type: media_type ?? "application/octet-stream",
       name: name ?? null,
       data: data ?? null,
-      // Not the chat's yet: it cannot be read by way of it.
+      // The file does not belong to the chat yet, so the chat's URL cannot serve it.
       ref: file != null ? null : (url ?? null),
     };
   });
@@ -155,7 +155,7 @@ interface StatusProps {
   readonly tail: Tail;
 }
 
-/** While the agent works it takes as much room as the foot of the answer that comes instead. */
+/** The status line. While the agent works, it is as high as the foot that replaces it. */
 const StatusLine = memo(
   function StatusLine({ chat, tail }: StatusProps) {
     switch (tail.is) {
@@ -194,7 +194,7 @@ function QuietStatus({ tail }: { readonly tail: Tail }) {
     case "stopping":
       return <Quiet icon={<span className="spinner" />}>Stopping…</Quiet>;
     case "stopped":
-      return <Quiet icon={<Square size={13} />}>Stopped by you.</Quiet>;
+      return <Quiet icon={<Square size={13} />}>The turn was interrupted.</Quiet>;
     case "archived":
       return <Quiet icon={<Archive size={14} />}>This chat is archived.</Quiet>;
     case "waiting":
@@ -211,8 +211,8 @@ function QuietStatus({ tail }: { readonly tail: Tail }) {
 }
 
 function waitingText(people: number, agents: number): string {
-  if (people > 0) return "Waiting for an answer, above.";
-  return agents > 0 ? "Waiting for its agents." : "Waiting.";
+  if (people > 0) return "Waiting for an answer above.";
+  return agents > 0 ? "Waiting for subagents." : "Waiting.";
 }
 
 function Dots() {
@@ -265,7 +265,7 @@ function Banner({ look, icon, title, children, action }: BannerProps) {
 }
 
 function Retrying({ retry }: { readonly retry: (Tail & { is: "retry" })["retry"] }) {
-  // The server's time, which this browser's clock may know nothing of.
+  // The server's time: this browser's clock may be wrong.
   const secondsLeft = useSecondsUntil((retry.at ?? 0) / 1_000 - useStore(clockSkew));
   return (
     <Banner look="warn" icon={<RotateCw size={16} />} title={failureTitle(retry.failure)}>
@@ -287,9 +287,9 @@ function FailedTurn({ chat, failure }: FailedProps) {
   const isReadOnly = useIsReadOnly(chat.id);
   const [isRetrying, setRetrying] = useState(false);
   const button = useRef<HTMLButtonElement>(null);
-  // It disappears when the turn continues.
+  // The button disappears when the turn continues.
   useFocusFallback(button, () => null);
-  // It may fail again before this page has seen it work.
+  // The turn may fail again before this page sees it running.
   // biome-ignore lint/correctness/useExhaustiveDependencies: with each failure
   useEffect(() => setRetrying(false), [failure]);
   const again = async () => {
@@ -312,7 +312,9 @@ function FailedTurn({ chat, failure }: FailedProps) {
     >
       <p>
         {failure.message}{" "}
-        {isKeyProblem(failure) && <Link href="/settings/providers">Providers and keys</Link>}
+        {isKeyProblem(failure) && (
+          <Link href="/settings/providers">Open the provider settings</Link>
+        )}
       </p>
       {(failure.detail || facts.length > 0) && (
         <details>
@@ -346,23 +348,25 @@ function Reconnecting({ retryAt, tries }: ReconnectingProps) {
 
 function MaxSteps({ chat, steps }: { readonly chat: OpenChat; readonly steps: number }) {
   const isReadOnly = useIsReadOnly(chat.id);
-  const title = steps > 0 ? `Stopped after ${steps} steps` : "Stopped: too many steps";
+  const title = steps > 0 ? `Stopped after ${steps} steps` : "Stopped at the step limit";
   return (
     <Banner
       look="info"
       icon={<OctagonX size={16} />}
       title={title}
-      action={!isReadOnly && <Button onClick={() => chat.send("Go on.", "queue")}>Continue</Button>}
+      action={
+        !isReadOnly && <Button onClick={() => chat.send("Continue.", "queue")}>Continue</Button>
+      }
     >
-      <p>This is the agent's limit for one turn.</p>
+      <p>This is the agent's limit for one turn. Continue, or send another message.</p>
     </Banner>
   );
 }
 
 function Stranded() {
   return (
-    <Banner look="warn" icon={<Hourglass size={16} />} title="Waiting for a worker">
-      <p>It starts as soon as a worker is free. Nothing is lost.</p>
+    <Banner look="warn" icon={<Hourglass size={16} />} title="No worker for this agent">
+      <p>The turn starts as soon as a worker with this agent is running. Nothing is lost.</p>
     </Banner>
   );
 }

@@ -56,17 +56,17 @@ def greet(name: str) -> str:
 
 `;
 
-/** Five messages: a question, two looks, a command, an answer. */
+/** A turn of six messages: a prompt, two reads, a command, their results, an answer. */
 function turn(first: number): Stored[] {
   const id = (name: string) => `${name}${first}`;
-  const looks: Part[] = [
+  const reads: Part[] = [
     call(id("a"), "read_file", { path: `src/part_${first}.py` }),
     call(id("b"), "search_files", { pattern: "TODO" }),
   ];
   const run = call(id("c"), "execute", { command: "make test" });
   return [
     prompt(first, `Question ${first}: what is in the files?`),
-    answer(first + 1, looks),
+    answer(first + 1, reads),
     results(first + 2, [
       result(id("a"), "read_file", "    1\tone\n    2\ttwo"),
       result(id("b"), "search_files", "a.py:1: TODO\n1 match in 1 file."),

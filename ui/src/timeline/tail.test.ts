@@ -22,47 +22,47 @@ const RETRY = { attempt: 2, of: 5, failure: FAILURE, at: 9 };
 const WORDS: TailInput["live"] = { ...NO_OUTPUT, parts: [{ type: "text", text: "a" }] };
 
 describe("the end of the timeline", () => {
-  it("says nothing before anything is known", () => {
+  it("is empty before the chat is loaded", () => {
     expect(tailOf({ ...GIVEN, chat: null })).toEqual({ is: "rest" });
   });
 
-  it("thinks until the first word, then works", () => {
+  it("is thinking until the first output, then working", () => {
     expect(tail({ status: "running" }).is).toBe("thinking");
     expect(tail({ status: "running" }, { live: WORDS }).is).toBe("working");
     expect(tail({ status: "running" }, { live: { ...NO_OUTPUT, summary: "" } }).is).toBe("working");
   });
 
-  it("tells of a retry before anything else that is going on", () => {
+  it("shows a retry before other states", () => {
     const now = tail({ status: "running", retry: RETRY }, { stopping: true, stream: BROKEN });
     expect(now).toEqual({ is: "retry", retry: RETRY });
   });
 
-  it("does not tell of a retry that is over", () => {
+  it("does not show a retry that is over", () => {
     expect(tail({ status: "idle", retry: RETRY }).is).toBe("rest");
   });
 
-  it("tells why a turn failed", () => {
+  it("shows why a turn failed", () => {
     expect(tail({ status: "error", error: FAILURE })).toEqual({ is: "failed", failure: FAILURE });
   });
 
-  it("is stopping from the click to the word of the server", () => {
+  it("is stopping from the click until the server confirms it", () => {
     expect(tail({ status: "running" }, { stopping: true }).is).toBe("stopping");
     expect(tail({ status: "interrupting" }).is).toBe("stopping");
     expect(tail({ status: "idle", outcome: { reason: "interrupted" } }).is).toBe("stopped");
   });
 
-  it("tells of a broken connection only while something goes on behind it", () => {
+  it("shows a lost connection only while the chat is active", () => {
     expect(tail({ status: "running" }, { stream: BROKEN }).is).toBe("reconnecting");
     expect(tail({ status: "requires_action" }, { stream: BROKEN }).is).toBe("reconnecting");
     expect(tail({ status: "idle" }, { stream: BROKEN }).is).toBe("rest");
   });
 
-  it("tells when nobody works on it", () => {
+  it("shows when no worker has the agent", () => {
     expect(tail({ status: "running", stranded: true }).is).toBe("stranded");
     expect(tail({ status: "idle", stranded: true }).is).toBe("rest");
   });
 
-  it("counts those who are waited for", () => {
+  it("counts the people and agents that the chat waits for", () => {
     const actions = [{ kind: "approval" }, { kind: "child" }, { kind: "child" }];
     expect(tail({ status: "requires_action" }, { actions })).toEqual({
       is: "waiting",
@@ -71,16 +71,16 @@ describe("the end of the timeline", () => {
     });
   });
 
-  it("tells that the steps were used up", () => {
+  it("shows that the step limit was reached", () => {
     const outcome = { reason: "max_steps", steps: 40 } as const;
     expect(tail({ outcome })).toEqual({ is: "max_steps", steps: 40 });
   });
 
-  it("tells that a chat is put away, before how it ended", () => {
+  it("shows that a chat is archived, before its outcome", () => {
     expect(tail({ archived: true, outcome: { reason: "interrupted" } }).is).toBe("archived");
   });
 
-  it("tells that the server ended it, whatever the chat was", () => {
+  it("shows that the server ended the stream, whatever the status", () => {
     const line = { is: "ended", reason: "deleted" } as const;
     expect(tail({ status: "running" }, { stream: line })).toEqual({
       is: "ended",
@@ -97,12 +97,12 @@ const GIVEN: TailInput = {
   stopping: false,
 };
 
-it("a kind that is not known yet is told plainly", () => {
+it("an unknown kind of failure has a general title", () => {
   expect(failureTitle({ kind: "overloaded" })).toBe("The provider is overloaded");
-  expect(failureTitle({ kind: "moonphase" as Failure["kind"] })).toBe("Something went wrong");
+  expect(failureTitle({ kind: "moonphase" as Failure["kind"] })).toBe("The turn failed");
 });
 
-it("only beginnings, ends and needs are announced", () => {
+it("only starts, ends and pending actions are announced", () => {
   const [working, rest] = [{ is: "working" }, { is: "rest" }] as const;
   const failed = { is: "failed", failure: { kind: "server" } as Failure } as const;
   expect(announcement(null, working)).toBeNull();
@@ -110,17 +110,17 @@ it("only beginnings, ends and needs are announced", () => {
   expect(announcement(rest, { is: "thinking" })).toBe("The agent is working.");
   expect(announcement(working, rest)).toBe("The agent has finished.");
   expect(announcement(working, failed)).toBe("The turn failed.");
-  expect(announcement({ is: "stopping" }, { is: "stopped" })).toBe("The agent was stopped.");
+  expect(announcement({ is: "stopping" }, { is: "stopped" })).toBe("The turn was interrupted.");
 });
 
-it("who waits for agents of its own needs nobody, and who waits for a person does", () => {
+it("a chat that waits for subagents is announced as busy, and one that waits for a person as waiting", () => {
   const agents = { is: "waiting", people: 0, agents: 2 } as const;
   const people = { is: "waiting", people: 1, agents: 2 } as const;
   expect(announcement({ is: "working" }, agents)).toBeNull();
   expect(announcement(agents, people)).toBe("The agent is waiting for an answer.");
 });
 
-it("a chat that is gone is not announced as one that has finished", () => {
+it("a deleted chat is not announced as finished", () => {
   const ended = (reason: string) => announcement({ is: "working" }, { is: "ended", reason });
   expect(ended("deleted")).toBe("This chat was deleted.");
   expect(ended("moonphase")).toBe("The server closed the stream.");

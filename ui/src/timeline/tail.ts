@@ -12,7 +12,7 @@ export type Tail =
   | { readonly is: "reconnecting"; readonly retryAt: number; readonly tries: number }
   /** No worker has taken the chat. */
   | { readonly is: "stranded" }
-  /** Before the first word. */
+  /** Before the first output. */
   | { readonly is: "thinking" }
   | { readonly is: "working" }
   | { readonly is: "waiting"; readonly people: number; readonly agents: number }
@@ -26,11 +26,11 @@ export interface TailInput {
   readonly live: Pick<LiveOutput, "parts" | "calls" | "summary">;
   readonly actions: readonly { readonly kind: string }[];
   readonly stream: StreamState;
-  /** This page has asked for a stop. */
+  /** This page has requested an interrupt. */
   readonly stopping: boolean;
 }
 
-/** The first that is so. */
+/** The state of the chat's end; the first match wins. */
 export function tailOf({ chat, live, actions, stream, stopping }: TailInput): Tail {
   if (stream.is === "ended") return { is: "ended", reason: stream.reason };
   if (chat === null) return { is: "rest" };
@@ -67,13 +67,13 @@ function resting(chat: Snapshot, actions: TailInput["actions"]): Tail {
 
 const TITLES: Readonly<Record<Failure["kind"], string>> = {
   auth: "The provider does not accept the key",
-  cancelled: "It was cancelled",
-  config: "Something is not configured",
+  cancelled: "The turn was cancelled",
+  config: "The configuration is incomplete",
   content_filter: "The provider withheld the answer",
   context_overflow: "The conversation is too long for the model",
   empty_response: "The model returned an empty answer",
-  escalated: "The agent gave up",
-  internal: "Something went wrong in the server",
+  escalated: "A stop guard ended the turn",
+  internal: "The server had an internal error",
   invalid_output: "The answer does not match the required format",
   invalid_request: "The provider rejected the request",
   network: "The provider could not be reached",
@@ -85,20 +85,20 @@ const TITLES: Readonly<Record<Failure["kind"], string>> = {
   quota: "The provider account's quota is used up",
   rate_limit: "The provider's rate limit was reached",
   server: "The provider failed",
-  still_over_limit: "This is too long for the model",
+  still_over_limit: "The conversation is too long for the model, also after a summary",
   stream_cut: "The answer was cut off",
   stream_silent: "The provider stopped responding",
   stream_too_long: "The answer was too long",
   timeout: "The provider took too long",
-  unknown: "Something went wrong",
+  unknown: "The turn failed",
 };
 
-/** In words, by the kind. */
+/** Title of a failure, by its kind. */
 export function failureTitle({ kind }: Pick<Failure, "kind">): string {
   return TITLES[kind] ?? TITLES.unknown;
 }
 
-/** Whether a key, or another one, would help. */
+/** Whether a (different) provider key may solve the failure. */
 export function isKeyProblem({ kind }: Pick<Failure, "kind">): boolean {
   return kind === "auth" || kind === "config";
 }
@@ -106,7 +106,7 @@ export function isKeyProblem({ kind }: Pick<Failure, "kind">): boolean {
 const ENDINGS: Readonly<Record<string, string>> = {
   deleted: "This chat was deleted.",
   revoked: "You no longer have access to this chat.",
-  refused: "This chat can no longer be followed.",
+  refused: "The server refused the connection to this chat.",
 };
 
 export function endReason(reason: string): string {
@@ -125,7 +125,7 @@ const WORDS: Readonly<Record<Phase, string>> = {
   busy: "The agent is working.",
   needed: "The agent is waiting for an answer.",
   failed: "The turn failed.",
-  stopped: "The agent was stopped.",
+  stopped: "The turn was interrupted.",
   lost: "The connection is lost. Reconnecting.",
   gone: "The chat is no longer available.",
   rest: "The agent has finished.",
@@ -140,7 +140,7 @@ function phaseOf(tail: Tail): Phase {
     case "stopping":
       return "busy";
     case "waiting":
-      // Its own agents work on.
+      // Only its subagents are working.
       return tail.people === 0 && tail.agents > 0 ? "busy" : "needed";
     case "failed":
     case "stopped":

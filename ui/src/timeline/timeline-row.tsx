@@ -11,7 +11,7 @@ interface Props {
   readonly chat: OpenChat;
   readonly row: Row;
   readonly modelBefore: string | null;
-  /** Of an edit: the message that is changed, or one that would go with it. */
+  /** During an edit: the edited message, or one that would be superseded. */
   readonly place: "" | "edited" | "gone";
 }
 
@@ -22,7 +22,7 @@ const NAMES: Readonly<Record<Row["kind"], string>> = {
   note: "Note",
 };
 
-/** The same element for a row that is being written and for the message that it becomes. */
+/** A row. A row being written and its later message share the element. */
 export const TimelineRow = memo(function RowView({ chat, row, modelBefore, place }: Props) {
   return (
     <article

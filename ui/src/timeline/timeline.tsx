@@ -1,9 +1,9 @@
 /**
  * The timeline of a chat, from the earliest message loaded to what is being written.
  *
- * A log, with its announcements off: they would read out each word as it comes. What begins, ends
- * or needs a person is announced in status.tsx. All rows stay in the page, so that finding, selecting
- * and screen readers work; those out of sight cost the browser nothing, by `content-visibility`.
+ * A log with announcements off: screen readers would read each word as it arrives. Starts, ends and
+ * pending actions are announced in status.tsx. All rows stay in the page, so that find-in-page,
+ * selection and screen readers work; `content-visibility` makes rows out of sight free.
  */
 
 import { ArrowDown } from "lucide-react";
@@ -38,7 +38,7 @@ export function Timeline({ chat }: Props) {
   const summary = transcript.live.summary;
   return (
     <div className="timeline">
-      {/* What is headed in an answer stands below it. */}
+      {/* Headings of answers are below this one. */}
       <h2 className="hidden-text">Conversation</h2>
       <section
         ref={scroller}
@@ -83,7 +83,7 @@ function useChunks(transcript: Transcript): TimelineRows {
   return { committed, growing, chunks: chunks.of(committed, growing) };
 }
 
-/** A row near the top that will not become part of another one when earlier rows come. */
+/** A row near the top that is not merged with earlier rows when they load. */
 function anchorOf(rows: readonly Row[]): string | null {
   const row = rows.find(({ kind }) => kind === "prompt") ?? rows[0];
   return row?.key ?? null;
@@ -127,7 +127,7 @@ interface StretchProps {
   readonly edited: number | null;
 }
 
-/** Far from the screen it is all that the browser looks at, for each of its frames. */
+/** Chunks as one box: far from the screen the browser checks only this box each frame. */
 const StretchView = memo(
   function StretchView({ chat, chunks, isFirst, edited }: StretchProps) {
     const rows = chunks.reduce((sum, chunk) => sum + chunk.rows.length, 0);
@@ -152,7 +152,7 @@ interface ChunkProps {
   readonly edited: number | null;
 }
 
-/** What a row takes on average. */
+/** Average height of a row in pixels. */
 const HEIGHT = 96;
 
 /** Estimated size of rows that were not laid out yet. */
@@ -207,7 +207,7 @@ function ToNewest({ fresh, onClick }: ToNewestProps) {
 
 function Empty({ chat }: Props) {
   const isSending = useStore(chat.outbox.unsent, (all) => all.length > 0);
-  return isSending ? null : <p className="timeline-empty">Nothing has been said yet.</p>;
+  return isSending ? null : <p className="timeline-empty">No messages yet.</p>;
 }
 
 function Skeleton() {

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
 const watched = new Set<unknown>();
-let see: (changes: readonly object[]) => void;
+let intersect: (changes: readonly object[]) => void;
 
 beforeEach(() => {
   vi.resetModules();
@@ -11,8 +11,8 @@ beforeEach(() => {
   vi.stubGlobal(
     "IntersectionObserver",
     class {
-      constructor(seen: typeof see) {
-        see = seen;
+      constructor(seen: typeof intersect) {
+        intersect = seen;
       }
       observe = (element: unknown) => void watched.add(element);
       unobserve = (element: unknown) => void watched.delete(element);
@@ -26,21 +26,21 @@ afterEach(() => {
 
 const within = (chunk: object) => ({ closest: () => chunk }) as unknown as Element;
 
-test("what comes near is told once, and not after it was stopped", async () => {
+test("the callback runs once when the element comes near, and not after it was cancelled", async () => {
   const { whenVisible } = await import("./when-visible");
   const chunk = {};
   const [one, other] = [vi.fn(), vi.fn()];
   whenVisible(within(chunk), one);
   whenVisible(within(chunk), other)();
-  see([{ target: chunk, isIntersecting: true }]);
+  intersect([{ target: chunk, isIntersecting: true }]);
   vi.runAllTimers();
-  see([{ target: chunk, isIntersecting: true }]);
+  intersect([{ target: chunk, isIntersecting: true }]);
   vi.runAllTimers();
   expect(one).toHaveBeenCalledOnce();
   expect(other).not.toHaveBeenCalled();
 });
 
-test("what nobody waits for is not watched any more: it may be gone from the page", async () => {
+test("an element without callbacks is no longer observed: it may be removed from the page", async () => {
   const { whenVisible } = await import("./when-visible");
   const chunk = {};
   const stops = [whenVisible(within(chunk), vi.fn()), whenVisible(within(chunk), vi.fn())];

@@ -33,7 +33,7 @@ describe.each([
   ["finished", false],
   ["growing", true],
 ])("an answer that is %s", (_, growing) => {
-  it.each(payloads)("makes nothing of %j", (text) => {
+  it.each(payloads)("creates no unsafe element for %j", (text) => {
     const html = renderToStaticMarkup(createElement(Markdown, { text, growing }));
     for (const { tag, attributes } of elements(html)) {
       expect(TAGS).toContain(tag);

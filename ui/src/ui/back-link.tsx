@@ -3,7 +3,7 @@
 import { ArrowLeft } from "lucide-react";
 import { Link } from "wouter";
 
-/** From one pane to the list, where there is room for one. `className` says where that is. */
+/** Link from a pane to the list. `className` hides it where both panes fit. */
 export function BackLink({ className }: { readonly className: string }) {
   return (
     <Link href="/" className={`button ${className}`} data-look="plain" data-icon="">

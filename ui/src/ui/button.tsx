@@ -6,7 +6,7 @@ type Look = "usual" | "main" | "danger" | "plain";
 
 interface Common extends ComponentProps<"button"> {
   readonly look?: Look;
-  /** It does already what it is for. Unlike one that is disabled, it keeps the focus. */
+  /** The action is running. Unlike a disabled button, a busy one keeps the focus. */
   readonly busy?: boolean;
 }
 
@@ -15,7 +15,7 @@ export function Button({ look = "usual", ...rest }: Common) {
 }
 
 interface IconButtonProps extends Common {
-  /** What it does, for those who see the picture and those who do not. */
+  /** The accessible name and the tooltip. */
   readonly label: string;
   readonly small?: boolean;
   readonly children: ReactNode;
@@ -39,7 +39,7 @@ function pressable({ busy = false, ...rest }: Omit<Common, "look">): ComponentPr
   return busy ? { ...rest, "aria-disabled": true, onClick: preventClick } : rest;
 }
 
-/** Nor does it send the form that it is in. */
+/** Keeps a busy submit button from submitting its form. */
 function preventClick(event: MouseEvent): void {
   event.preventDefault();
 }

@@ -12,12 +12,12 @@ export function useNow(every: number): number {
   return now;
 }
 
-/** Whole seconds until a time; none when it has come. */
+/** Whole seconds until a time; 0 when it has passed. */
 export function secondsUntil(at: number, now: number): number {
   return Math.max(0, Math.ceil((at - now) / 1_000));
 }
 
-/** The same wherever it is shown: it changes when a second is over, and not by a clock of its own. */
+/** Whole seconds until a time. All countdowns to the same time tick together. */
 export function useSecondsUntil(at: number): number {
   const [secondsLeft, setLeft] = useState(() => secondsUntil(at, Date.now()));
   useEffect(() => {

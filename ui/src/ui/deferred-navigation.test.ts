@@ -14,13 +14,13 @@ beforeEach(() => {
 });
 afterEach(() => void vi.unstubAllGlobals());
 
-it("goes to what was asked for", () => {
+it("navigates to the result when the user has stayed", () => {
   deferredNavigation()("/chats/c1", "It has begun.");
   expect(went).toEqual(["/chats/c1"]);
   expect(notify).not.toHaveBeenCalled();
 });
 
-it("leaves somebody who has gone elsewhere where they are, and offers it", () => {
+it("offers the result in a notice when the user has navigated away", () => {
   const arrive = deferredNavigation();
   location.pathname = "/chats/c7";
   arrive("/chats/c1", "It has begun.");

@@ -4,10 +4,10 @@ import { navigate } from "wouter/use-browser-location";
 import { notify } from "./notices";
 
 /**
- * For what takes a while and is to be shown when it is there: asked from here, it goes there. To
- * somebody who has gone elsewhere by then it is offered.
+ * A function that navigates to the result of a slow operation. If the user has left the page that
+ * started it, the function shows a notice with a link instead.
  */
-export function deferredNavigation(): (to: string, said: string) => void {
+export function deferredNavigation(): (to: string, notice: string) => void {
   const here = location.pathname;
   return (to, notice) => {
     if (location.pathname === here) navigate(to);

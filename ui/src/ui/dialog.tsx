@@ -18,7 +18,7 @@ interface Props {
   readonly children: ReactNode;
 }
 
-/** The browser's own: it keeps the focus inside, gives it back, and closes with Escape. */
+/** A native `<dialog>`: the browser traps and returns the focus, and closes it with Escape. */
 export function Dialog({ title, onClose, wide, children }: Props) {
   const id = useId();
   return (
@@ -41,12 +41,12 @@ export function Dialog({ title, onClose, wide, children }: Props) {
   );
 }
 
-/** What makes an element of the browser's own kind a dialog that is open as long as it is there. */
+/** Props for a `<dialog>` that is open as long as it is mounted. */
 export function useModal(onClose: () => void) {
   const ref = useRef<HTMLDialogElement>(null);
-  // A text that is selected with the pointer may end beside the dialog: that is not a click there.
+  // A text selection may end outside the dialog: that is not a click on the backdrop.
   const isBeside = useRef(false);
-  // Closed while it is still there: only then the focus goes back to where it was.
+  // Closed before it is removed: only then does the browser return the focus.
   useLayoutEffect(() => {
     const element = ref.current;
     if (element !== null && !element.open) element.showModal();

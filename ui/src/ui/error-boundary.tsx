@@ -9,14 +9,14 @@ interface State {
 }
 
 interface Props {
-  /** What is inside, as a sentence begins: "This chat". */
+  /** Name of the content, as the start of a sentence: "This chat". */
   readonly what: string;
-  /** What broke is tried again when this is another. */
+  /** Rendering is retried when this changes. */
   readonly at?: string;
   readonly children: ReactNode;
 }
 
-/** What breaks inside takes nothing else away. */
+/** Replaces content that failed to render with an error message and a retry button. */
 export class ErrorBoundary extends Component<Props, State> {
   override state: State = { error: null, at: this.props.at };
 

@@ -11,7 +11,7 @@ export interface Floating {
   readonly close: () => void;
 }
 
-/** A button, and what floats beside it. */
+/** State of a button with a floating element. */
 export function useFloating(): Floating {
   const button = useRef<HTMLButtonElement>(null);
   const [isOpen, setOpen] = useState(false);

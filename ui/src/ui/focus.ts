@@ -4,13 +4,13 @@ import { type RefObject, useLayoutEffect, useRef } from "react";
 import { isCoarse } from "./media-query";
 
 /**
- * When what has the focus goes, something near gets it: else a keyboard user would start again at
- * the top of the page. `next` is asked while it is still there; what `otherwise` selects, when it is
- * gone.
+ * Moves the focus when the element that has it is removed: keyboard users would otherwise start
+ * again at the top of the page. `next` is called before the removal; if it returns nothing, the
+ * focus goes to what the selector `otherwise` finds.
  */
 export function useFocusFallback(
   ref: RefObject<HTMLElement | null>,
-  next: (gone: HTMLElement) => HTMLElement | null | undefined,
+  next: (removed: HTMLElement) => HTMLElement | null | undefined,
   otherwise = ".composer-field",
 ): void {
   // biome-ignore lint/correctness/useExhaustiveDependencies: only when it goes
@@ -34,7 +34,7 @@ function moveFocus(to: HTMLElement | null, otherwise: string): void {
   requestAnimationFrame(() => {
     if (document.activeElement !== document.body) return;
     if (to?.isConnected) to.focus();
-    // A finger needs no focus, and would get a keyboard on top of what it came for.
+    // On touch screens a focused field would open the keyboard.
     else if (!isCoarse()) document.querySelector<HTMLElement>(otherwise)?.focus();
   });
 }
@@ -46,7 +46,7 @@ export function returnFocus(to: HTMLElement | null | undefined): void {
   if (isFree) to?.focus();
 }
 
-/** Where a form and what opens it take each other's place: the one that came gets the focus. */
+/** When a form and its opener replace each other, focuses the new one. */
 export function useFocusOnSwap<T extends HTMLElement>(what: string): RefObject<T | null> {
   const container = useRef<T>(null);
   const before = useRef(what);

@@ -4,14 +4,14 @@ import { shortTime } from "./format";
 const HERE = new Date(2026, 10, 17, 18, 30);
 const SAID = HERE.getTime() * 1000;
 
-describe("when something was said", () => {
-  test("is told by the time alone on the same day", () => {
+describe("shortTime", () => {
+  test("is only the time on the same day", () => {
     expect(shortTime(SAID, new Date(2026, 10, 17, 23, 59).getTime())).toBe(
       HERE.toLocaleTimeString(undefined, { hour: "numeric", minute: "2-digit" }),
     );
   });
 
-  test("has its day from the next one on, and its year from the next year on", () => {
+  test("has the date from the next day on, and the year from the next year on", () => {
     const nextDay = shortTime(SAID, new Date(2026, 10, 18, 0, 1).getTime());
     expect(nextDay).toContain("17");
     expect(nextDay).not.toContain("2026");

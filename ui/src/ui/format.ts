@@ -42,19 +42,19 @@ export function timeAgo(micros: number, now: number): string {
   return new Date(micros / 1000).toLocaleDateString(undefined, { day: "numeric", month: "short" });
 }
 
-/** What a chat is called: a title comes after its first turn, its first words before. */
+/** The displayed name of a chat: its title, or its first words until it has one. */
 export function chatName(chat: { title: string | null; opening?: string | null }): string {
   return chat.title ?? chat.opening ?? "New chat";
 }
 
 const TIME = { hour: "numeric", minute: "2-digit" } as const;
 const DATE = { day: "numeric", month: "short" } as const;
-// Made once: to make one takes longer than all else of a row.
+// Created once: creating a formatter takes longer than rendering the rest of a row.
 const SAME_DAY = new Intl.DateTimeFormat(undefined, TIME);
 const SAME_YEAR = new Intl.DateTimeFormat(undefined, { ...DATE, ...TIME });
 const LONG_AGO = new Intl.DateTimeFormat(undefined, { ...DATE, ...TIME, year: "numeric" });
 
-/** 6:30 PM of today, or Nov 12, 6:30 PM; of another year, that year too */
+/** 6:30 PM for today, else Nov 12, 6:30 PM; with the year if it is another one */
 export function shortTime(micros: number, now: number): string {
   const then = new Date(micros / 1000);
   const today = new Date(now);
@@ -63,7 +63,7 @@ export function shortTime(micros: number, now: number): string {
   return (isThisYear ? SAME_YEAR : LONG_AGO).format(then);
 }
 
-/** 6:30:05 PM, where the day is known */
+/** 6:30:05 PM */
 export function timeWithSeconds(micros: number): string {
   return new Date(micros / 1000).toLocaleTimeString();
 }

@@ -2,14 +2,14 @@
 
 interface Area {
   readonly root: Element | null;
-  /** How far from the root's edges is near. */
+  /** Distance from the root's edges that counts as near. */
   readonly rootMargin: string;
 }
 
-/** Calls back now if it is near, and each time that it comes near. Gives what stops that. */
+/** Calls back now if the end is near, and each time it comes near. Returns a stop function. */
 export function onNearEnd(end: Element, area: Area, callback: () => void): () => void {
   const observer = new IntersectionObserver((changes) => {
-    // A busy browser tells several at once: how it is now says the last.
+    // A busy browser reports several changes at once: the last one is current.
     if (changes.at(-1)?.isIntersecting) callback();
   }, area);
   observer.observe(end);

@@ -14,14 +14,14 @@ export function useMediaQuery(query: string): boolean {
   );
 }
 
-/** One pane at a time. The same width stands in app.css. */
+/** Screens that show one pane at a time. app.css has the same width. */
 export const NARROW_SCREEN = "(max-width: 720px)";
 
 export function useNarrow(): boolean {
   return useMediaQuery(NARROW_SCREEN);
 }
 
-/** A finger: no Shift to hold, and a keyboard that covers half of the screen. */
+/** Whether the pointer is a finger: no Shift key, and a keyboard that covers half of the screen. */
 export function isCoarse(): boolean {
   return matchMedia("(pointer: coarse)").matches;
 }

@@ -19,11 +19,11 @@ interface Choice {
   readonly icon?: ReactNode;
   /** A key, or why it cannot be chosen. */
   readonly hint?: string;
-  /** What it does, in a line below its name. */
+  /** A description, in a line below the name. */
   readonly about?: string;
   readonly look?: "danger";
   readonly disabled?: boolean;
-  /** Of a choice among several: whether it is the one. */
+  /** For a choice among several: whether it is the current one. */
   readonly chosen?: boolean;
 }
 
@@ -35,7 +35,7 @@ interface Props {
   readonly onClose: () => void;
 }
 
-/** The browser's own popover: it lies on top and closes with Escape or a click beside it. */
+/** A menu on the native popover, which closes with Escape or a click outside. */
 export function Menu({ items, at, label, onClose }: Props) {
   const menu = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {

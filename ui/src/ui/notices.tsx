@@ -10,9 +10,9 @@ import { useFocusFallback } from "./focus";
 interface Notice {
   readonly id: number;
   readonly text: string;
-  /** What went wrong stays until it is read. */
+  /** An error stays until it is dismissed. */
   readonly isError: boolean;
-  /** Something that can be done about it, while it is shown. */
+  /** A button in the notice, such as "Undo". */
   readonly action?: NoticeAction;
 }
 
@@ -81,7 +81,7 @@ function NoticeView({ notice }: { readonly notice: Notice }) {
       {action && (
         <button
           type="button"
-          className="notice-way"
+          className="notice-action"
           onClick={() => {
             dismiss(id);
             action.onChoose();
@@ -97,7 +97,7 @@ function NoticeView({ notice }: { readonly notice: Notice }) {
   );
 }
 
-/** Whether the focus is in it. When it goes, the focus goes back to where it came from. */
+/** Whether the focus is inside. When the element is removed, the focus returns. */
 function useFocusInside(box: RefObject<HTMLElement | null>) {
   const [isFocused, setFocused] = useState(false);
   const before = useRef<HTMLElement | null>(null);

@@ -11,7 +11,7 @@ interface Props {
   readonly children: ReactNode;
 }
 
-/** A small form beside what opened it. It closes with Escape or a click elsewhere. */
+/** A small form beside its opener. It closes with Escape or a click outside. */
 export function Popover({ at, label, onClose, children }: Props) {
   const popover = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {

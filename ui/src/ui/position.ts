@@ -12,7 +12,7 @@ export function placeBeside(floating: HTMLElement, at: Anchor): void {
   const below = from.bottom + GAP;
   const fits = below + height + MARGIN <= innerHeight;
   const top = fits ? below : Math.max(MARGIN, from.top - GAP - height);
-  // Where it does not fit to the right, its end is flush with what opened it.
+  // If there is no room to the right, its right edge is aligned with the opener's.
   const room = innerWidth - MARGIN - width;
   const left = from.left <= room ? from.left : Math.min(from.right - width, room);
   floating.style.top = `${top}px`;

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { prettyJson } from "./pretty-json";
 
-it("JSON is laid out, and what is none stays as it is", () => {
+it("JSON is indented, and other text stays as it is", () => {
   expect(prettyJson('{"a":1}')).toBe('{\n  "a": 1\n}');
   expect(prettyJson("{oops")).toBe("{oops");
   expect(prettyJson("[not json]")).toBe("[not json]");

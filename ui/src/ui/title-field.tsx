@@ -7,16 +7,16 @@ interface Props {
   readonly label: string;
   readonly className: string;
   readonly title: string;
-  /** What it is called while it has none. */
+  /** The name shown while the chat has no title. */
   readonly name: string;
-  /** With another one; null takes it away. */
+  /** Called with the new title; null removes it. */
   readonly onSave: (title: string | null) => void;
   readonly onDone: () => void;
 }
 
 const MAX_LENGTH = 200;
 
-/** The title of a chat, to be written. Leaving saves, as people expect; Escape leaves it as it was. */
+/** An editable title. Blur and Enter save it; Escape cancels. */
 export function TitleField({ label, className, title, name, onSave, onDone }: Props) {
   const field = useRef<HTMLInputElement>(null);
   const isClosed = useRef(false);
@@ -24,10 +24,10 @@ export function TitleField({ label, className, title, name, onSave, onDone }: Pr
     field.current?.focus();
     field.current?.select();
   }, []);
-  // The composer takes it by default: a title is not a place for the focus.
+  // By default the focus would move to the composer, which is wrong after a rename.
   useFocusFallback(field, () => null);
   const end = (saves: boolean) => {
-    if (isClosed.current) return; // losing the focus is a consequence, not a wish of its own
+    if (isClosed.current) return; // the blur that follows Enter or Escape
     isClosed.current = true;
     const now = field.current?.value.trim() ?? "";
     if (saves && now !== title) onSave(now === "" ? null : now);
@@ -43,7 +43,7 @@ export function TitleField({ label, className, title, name, onSave, onDone }: Pr
       placeholder={name}
       onBlur={() => end(true)}
       onKeyDown={(event) => {
-        // What an input method does with a key is its own affair.
+        // Keys of an input method are not commands.
         if (event.nativeEvent.isComposing) return;
         if (event.key === "Enter") end(true);
         if (event.key !== "Escape") return;

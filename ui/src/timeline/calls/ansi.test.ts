@@ -7,13 +7,13 @@ const PLAIN = "\u001b[0m";
 
 const red = (text: string): Piece => ({ look: "ansi-red-fg", inner: [text] });
 
-it("a colour that was switched on in one part is on in the next", () => {
+it("a colour stays on in the next part", () => {
   const colours = new AnsiColours();
   const made = colours.of([`${RED}a\n`, "b\n", `${PLAIN}c`]);
   expect(made).toEqual([[red("a\n")], [red("b\n")], ["c"]]);
 });
 
-it("the last part alone is made again while it grows", () => {
+it("only the last part is parsed again while it grows", () => {
   const colours = new AnsiColours();
   const before = colours.of([`${RED}a\n`, "b"]);
   const now = colours.of([`${RED}a\n`, "bc"]);
@@ -21,13 +21,13 @@ it("the last part alone is made again while it grows", () => {
   expect(now).toEqual([[red("a\n")], [red("bc")]]);
 });
 
-it("what begins elsewhere is another text", () => {
+it("a text with another start is parsed anew", () => {
   const colours = new AnsiColours();
   colours.of([`${RED}a\n`, "b\n", "c"]);
   expect(colours.of(["b\n", "c"])).toEqual([["b\n"], ["c"]]);
   expect(colours.of(["c"])).toEqual([["c"]]);
 });
 
-it("what looks like HTML is text", () => {
+it("HTML in the output is text", () => {
   expect(new AnsiColours().of(["<b>&"])).toEqual([["<b>&"]]);
 });

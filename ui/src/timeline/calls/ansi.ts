@@ -3,14 +3,14 @@
 import { AnsiUp } from "ansi_up";
 import { type Piece, piecesOf } from "../spans";
 
-/** Colours that have no name are left out. */
+/** ANSI colours of a growing text. Colours without a CSS class are left out. */
 export class AnsiColours {
   #texts: string[] = [];
   #pieces: (readonly Piece[])[] = [];
-  /** As it is behind the parts that are made: what was switched on there stays on. */
+  /** Parser state after the finished parts: colours stay on across parts. */
   #parserAfter = newParser();
 
-  /** Of parts of which all but the last stay as they are: those are not read again. */
+  /** Pieces of each part. Only the last part is parsed again. */
   of(parts: readonly string[]): readonly (readonly Piece[])[] {
     const last = parts.length - 1;
     const isSame = this.#texts.every((text, at) => at < last && text === parts[at]);

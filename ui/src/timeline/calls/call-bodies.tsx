@@ -103,16 +103,16 @@ function EditBody({ block, values }: BodyProps) {
     return <WrittenFile path={text(values, "path")} text={content} />;
   }
   const change = changeOf(block, values);
-  const said = textOf(block.result);
+  const resultText = textOf(block.result);
   if (change.is === "patch") return <Diff text={change.text} bare />;
   if (change.is === "edits") return <ComparedDiff change={change} />;
-  if (said) return <TextOutput label="Result" text={said} />;
+  if (resultText) return <TextOutput label="Result" text={resultText} />;
   return <Line of="Nothing to show yet." />;
 }
 
 function ComparedDiff({ change }: { readonly change: Change & { readonly is: "edits" } }) {
   const [patch2, setPatch] = useState<string | null>("");
-  // By what it says: it is made anew each time.
+  // Compared by content: the object is new on each render.
   const key = JSON.stringify(change);
   // biome-ignore lint/correctness/useExhaustiveDependencies: the key stands for the change
   useEffect(() => {
@@ -123,7 +123,7 @@ function ComparedDiff({ change }: { readonly change: Change & { readonly is: "ed
       isUnmounted = true;
     };
   }, [key]);
-  // What compares them is loaded when it is needed, and may be of an older page by then.
+  // The diff library is loaded on demand; after an upgrade of the server it may be missing.
   if (patch2 === null) return <Line of="The change cannot be shown. Reload the page to see it." />;
   return patch2 === "" ? null : <Diff text={patch2} bare />;
 }
@@ -181,9 +181,9 @@ function SearchBody({ block }: { readonly block: CallBlock }) {
   );
 }
 
-/** The answers stand behind an arrow, a line for each question. */
+/** Questions and answers: one line each, the answer after an arrow. */
 function QuestionsBody({ block, values }: BodyProps) {
-  const said = textOf(block.result);
+  const resultText = textOf(block.result);
   return (
     <div className="call-asked">
       {block.result === null &&
@@ -191,7 +191,7 @@ function QuestionsBody({ block, values }: BodyProps) {
           // biome-ignore lint/suspicious/noArrayIndexKey: the same may be asked twice
           <p key={at}>{text(each, "question")}</p>
         ))}
-      {said.split("\n").map((line, at) => {
+      {resultText.split("\n").map((line, at) => {
         const [question = "", answer] = line.split(" → ");
         if (line === "") return null;
         return (
@@ -207,24 +207,24 @@ function QuestionsBody({ block, values }: BodyProps) {
 }
 
 function AgentBody({ block, values }: BodyProps) {
-  const said = textOf(block.result);
-  const child = spawnedChat(said);
-  const asked = text(values, "prompt") || text(values, "message");
+  const resultText = textOf(block.result);
+  const child = spawnedChat(resultText);
+  const prompt = text(values, "prompt") || text(values, "message");
   const ids = Array.isArray(values.agents) ? values.agents.map(String) : [];
   const agents = new Set(child === null ? [text(values, "agent"), ...ids] : [child]);
   const isChat = block.call.tool === "spawn_agent" ? child !== null : true;
   return (
     <div className="call-agents">
-      {asked && <Markdown text={asked} />}
+      {prompt && <Markdown text={prompt} />}
       {isChat &&
         [...agents]
           .filter((id) => id !== "")
           .map((id) => (
             <p key={id}>
-              <Link href={`/chats/${encodeURIComponent(id)}`}>Open the agent's chat</Link>
+              <Link href={`/chats/${encodeURIComponent(id)}`}>Open the subagent's chat</Link>
             </p>
           ))}
-      {child === null && said && <TextOutput label="Result" text={prettyJson(said)} />}
+      {child === null && resultText && <TextOutput label="Result" text={prettyJson(resultText)} />}
     </div>
   );
 }
@@ -242,22 +242,22 @@ function TextOutput({ label, text: content }: TextOutputProps) {
   );
 }
 
-/** Of a tool that is not known here: what it was given, what it printed, what it gave. */
+/** The body of an unknown tool: arguments, output and result. */
 function GenericBody({ chatId, block }: BodyProps) {
   const { call, live, result } = block;
-  const said = textOf(result);
+  const resultText = textOf(result);
   const files = result?.content.filter((part) => part.type === "file") ?? [];
-  const given = call.arguments.trim();
+  const argumentsText = call.arguments.trim();
   return (
     <>
-      {call.complaint && said === "" && (
+      {call.complaint && resultText === "" && (
         <Line of={`The arguments are not valid JSON: ${call.complaint}`} />
       )}
-      {given !== "" && given !== "{}" && (
-        <CodeBlock text={prettyJson(given)} language="json" growing={block.writing} />
+      {argumentsText !== "" && argumentsText !== "{}" && (
+        <CodeBlock text={prettyJson(argumentsText)} language="json" growing={block.writing} />
       )}
       {result === null && live?.output && <TextOutput label="Output" text={live.output} />}
-      {said && <TextOutput label="Result" text={prettyJson(said)} />}
+      {resultText && <TextOutput label="Result" text={prettyJson(resultText)} />}
       <Attachments chatId={chatId} files={files} />
     </>
   );

@@ -10,7 +10,7 @@ export type Change =
   | { readonly is: "patch"; readonly text: string }
   /** To be compared: the file's previous content is unknown. */
   | { readonly is: "edits"; readonly path: string; readonly edits: readonly Edit[] }
-  /** It was not made, or nothing is known of it yet. */
+  /** The edit was not made, or is not known yet. */
   | { readonly is: "none" };
 
 export interface Edit {
@@ -20,7 +20,7 @@ export interface Edit {
 
 const NONE: Change = { is: "none" };
 
-/** A call that did not do it has no diff: it would say that something was done. */
+/** The change of a call. A call that failed has none: a diff would suggest that it was made. */
 export function changeOf(block: CallBlock, values: Values): Change {
   const state = stateOf(block);
   if (isOver(state) && state !== "done") return NONE;
@@ -34,7 +34,7 @@ export function changeOf(block: CallBlock, values: Values): Change {
 }
 
 function writeChange(values: Values, isDone: boolean, resultText: string): Change {
-  // What the file held before is not told: it may all have been there.
+  // The previous content is unknown: the lines may not be new.
   if (isDone && !resultText.includes("a new file")) return NONE;
   const content = text(values, "content");
   if (content === "") return NONE;
@@ -55,7 +55,7 @@ function editChange(values: Values): Change {
   return edits.length === 0 ? NONE : { is: "edits", path: text(values, "path"), edits };
 }
 
-/** One hunk for each edit, counted from its own first line: where it stands is not known. */
+/** A diff with one hunk per edit. Its line numbers start at 1: the position is unknown. */
 export async function diffOfEdits(path: string, edits: readonly Edit[]): Promise<string> {
   const { createTwoFilesPatch } = await import("diff");
   return edits
@@ -71,7 +71,7 @@ export async function diffOfEdits(path: string, edits: readonly Edit[]): Promise
     .join("\n");
 }
 
-/** Else the last lines of both would be said to lack their ends. */
+/** Avoids "No newline at end of file" in the diff. */
 function withFinalNewline(content: string): string {
   return content === "" || content.endsWith("\n") ? content : `${content}\n`;
 }

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { labelOf, readsLabel } from "./call-label";
 import { stateOf } from "./call-state";
 
-function said(
+function labelText(
   tool: string,
   values: object,
   state: Parameters<typeof labelOf>[2],
@@ -25,21 +25,21 @@ it.each([
   ["search_files", { pattern: "TODO", path: "." }, "done", "Searched for TODO"],
   ["edit_file", { path: "a.py" }, "failed", "Edit a.py"],
   ["ask_user", { questions: [{ question: "Why?" }, {}] }, "done", "Asked Why? (and 1 more)"],
-  ["list_agents", {}, "done", "Listed the agents"],
-  ["wait_agents", { agents: ["x"] }, "running", "Waiting for 1 agent"],
+  ["list_agents", {}, "done", "Listed subagents"],
+  ["wait_agents", { agents: ["x"] }, "running", "Waiting for 1 subagent"],
   ["github__search", {}, "done", "Used github__search"],
 ] as const)("%s %j, %s: %s", (tool, values, state, words) => {
-  expect(said(tool, values, state)).toBe(words);
+  expect(labelText(tool, values, state)).toBe(words);
 });
 
-it("a tool that nobody knows is told by what it says of itself", () => {
-  expect(said("x", {}, "running", "Deploy the site")).toBe("Deploy the site");
+it("an unknown tool has its own label", () => {
+  expect(labelText("x", {}, "running", "Deploy the site")).toBe("Deploy the site");
 });
 
-it("several looks are told together, each file once", () => {
+it("several reads have one label, and each file counts once", () => {
   const look = (tool: string, path = "") => ({ tool, values: { path } });
   expect(readsLabel([look("read_file", "a"), look("read_file", "a"), look("read_file", "b")])).toBe(
-    "Looked at 2 files",
+    "Read 2 files",
   );
   expect(readsLabel([look("search_files"), look("list_files"), look("search_files")])).toBe(
     "Listed 1 folder, searched 2 times",
@@ -48,7 +48,7 @@ it("several looks are told together, each file once", () => {
 
 const NOTHING = { result: null, action: null, live: null, writing: false };
 
-it("a call that has a result is over, whatever else is said of it", () => {
+it("a call with a result is over, whatever its live state", () => {
   const result = { type: "result", call_id: "a", tool: "x", content: [] } as const;
   const over = (outcome?: "ok" | "failed" | "edited" | "timed_out") =>
     stateOf({
@@ -65,19 +65,19 @@ it("a call that has a result is over, whatever else is said of it", () => {
   ]);
 });
 
-it("a call waits for a person, or for an agent, which is no more than running", () => {
+it("a call that waits for a person is waiting, and one that waits for a subagent is running", () => {
   const call = { type: "call", id: "a", tool: "x", arguments: "" } as const;
   const action = (kind: "approval" | "child") => ({ kind, call, arguments: "", digest: "" });
   expect(stateOf({ ...NOTHING, action: action("approval") })).toBe("waiting");
   expect(stateOf({ ...NOTHING, action: action("child") })).toBe("running");
 });
 
-it("a call that was written and has not begun is about to", () => {
+it("a complete call that has not started is starting", () => {
   expect(stateOf({ ...NOTHING, writing: true })).toBe("writing");
   expect(stateOf(NOTHING)).toBe("starting");
 });
 
-it("a tool with a name that every object has is one that nobody knows", () => {
+it("a tool called like an object property is unknown", () => {
   expect(labelOf("toString", {}, "done", "")).toEqual({
     verb: "Used",
     object: "toString",

@@ -5,13 +5,13 @@ import { number, objects, text, type Values } from "./partial-json";
 
 export interface Label {
   readonly verb: string;
-  /** What it is done to. */
+  /** What the call acts on. */
   readonly object: string;
-  /** As it would be typed. */
+  /** Shown as code. */
   readonly isCode: boolean;
 }
 
-/** While it happens, once it has, and when it did not. */
+/** The verb while running, when done, and otherwise. */
 type Verbs = readonly [doing: string, done: string, base: string];
 
 const VERBS: Readonly<Record<string, Verbs>> = {
@@ -22,15 +22,15 @@ const VERBS: Readonly<Record<string, Verbs>> = {
   write_file: ["Writing", "Wrote", "Write"],
   edit_file: ["Editing", "Edited", "Edit"],
   ask_user: ["Asking", "Asked", "Ask"],
-  spawn_agent: ["Starting an agent:", "Started an agent:", "Start an agent:"],
-  message_agent: ["Messaging an agent:", "Messaged an agent:", "Message an agent:"],
-  interrupt_agent: ["Stopping an agent", "Stopped an agent", "Stop an agent"],
-  list_agents: ["Listing the agents", "Listed the agents", "List the agents"],
+  spawn_agent: ["Starting a subagent:", "Started a subagent:", "Start a subagent:"],
+  message_agent: ["Messaging a subagent:", "Messaged a subagent:", "Message a subagent:"],
+  interrupt_agent: ["Interrupting a subagent", "Interrupted a subagent", "Interrupt a subagent"],
+  list_agents: ["Listing subagents", "Listed subagents", "List subagents"],
   wait_agents: ["Waiting for", "Waited for", "Wait for"],
 };
 
 export function labelOf(tool: string, values: Values, state: State, toolLabel: string): Label {
-  // Models think of any name, also of one that every object has.
+  // A model may use any name, also `constructor`.
   const verbs = Object.hasOwn(VERBS, tool) ? VERBS[tool] : undefined;
   if (verbs === undefined) return labelOfOther(tool, state, toolLabel);
   const verb = verbs[state === "done" ? 1 : state === "running" || state === "writing" ? 0 : 2];
@@ -38,7 +38,7 @@ export function labelOf(tool: string, values: Values, state: State, toolLabel: s
 }
 
 function labelOfOther(tool: string, state: State, toolLabel: string): Label {
-  // What it says of itself is better than its name.
+  // The tool's own label is better than its name.
   if (toolLabel) return { verb: toolLabel, object: "", isCode: false };
   return { verb: state === "done" ? "Used" : "Use", object: tool, isCode: true };
 }
@@ -61,7 +61,7 @@ function objectOf(tool: string, values: Values): { object: string; isCode: boole
     case "message_agent":
       return { object: oneLine(text(values, "message")), isCode: false };
     case "wait_agents":
-      return { object: counted(values.agents, "agent"), isCode: false };
+      return { object: counted(values.agents, "subagent"), isCode: false };
     default:
       return { object: path, isCode: true };
   }
@@ -107,12 +107,12 @@ function counted(list: unknown, noun: string): string {
 
 const READ_TOOLS: ReadonlySet<string> = new Set(["read_file", "list_files", "search_files"]);
 
-/** Nothing changes by it: several in a row are of little interest one by one. */
+/** Whether a tool only reads: several such calls in a row are grouped. */
 export function isReadCall(tool: string): boolean {
   return READ_TOOLS.has(tool);
 }
 
-/** Several looks in a few words: each file once. */
+/** The label of a group of reads; each file counts once. */
 export function readsLabel(
   calls: readonly { readonly tool: string; readonly values: Values }[],
 ): string {
@@ -125,7 +125,7 @@ export function readsLabel(
     else searches += 1;
   }
   const parts = [
-    read.size > 0 ? `looked at ${read.size === 1 ? "1 file" : `${read.size} files`}` : "",
+    read.size > 0 ? `read ${read.size === 1 ? "1 file" : `${read.size} files`}` : "",
     lists > 0 ? `listed ${lists === 1 ? "1 folder" : `${lists} folders`}` : "",
     searches > 0 ? `searched ${searches === 1 ? "once" : `${searches} times`}` : "",
   ].filter((each) => each !== "");

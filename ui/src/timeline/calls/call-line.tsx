@@ -13,12 +13,12 @@ interface Props {
   readonly icon: ReactNode;
   readonly label: Label;
   readonly state: State;
-  /** Since when it runs, by this page's clock. */
+  /** Start time, by this page's clock. */
   readonly since?: number | null;
   readonly seconds?: number | null;
-  /** Behind the label: counts. */
+  /** After the label: counts. */
   readonly aside?: ReactNode;
-  /** It ended, but not well: how, instead of the usual word. */
+  /** How it failed, shown instead of the state. */
   readonly failure?: string | null;
   readonly tool: string;
   readonly quiet?: boolean;
@@ -26,7 +26,7 @@ interface Props {
   readonly opens: boolean;
   /** It cannot be closed: it needs a person. */
   readonly stays?: boolean;
-  /** Made only while it is open. */
+  /** Rendered only while it is open. */
   readonly children: () => ReactNode;
 }
 
@@ -58,7 +58,7 @@ export function CallLine(props: Props) {
   );
 }
 
-/** A choice by hand wins. What opened by itself does not close under the eyes of a reader. */
+/** Whether the line is open. The user's choice wins; a line that opened by itself stays open. */
 export function useOpen(opens: boolean, stays: boolean): [boolean, () => void] {
   const { output } = useStore(preferences);
   const [chosen, choose] = useState<boolean | null>(null);
@@ -111,7 +111,7 @@ function StateView({
       title={STATE_MEANINGS[state]}
     >
       {hasFailure ? <Icon name="circle-alert" size={13} /> : ICONS[state]}
-      {/* What stays open below it says it to the eye. */}
+      {/* The card below shows it. */}
       <span className={stays ? "hidden-text" : undefined}>{ended ?? STATE_LABELS[state]}</span>
       {state === "running" && since !== null && <Elapsed since={since} />}
       {seconds !== null && state !== "running" && <span>{duration(seconds)}</span>}

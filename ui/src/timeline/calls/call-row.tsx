@@ -76,7 +76,7 @@ interface PendingCardProps {
 
 function PendingCard({ chatId, action }: PendingCardProps) {
   const place = useRef<HTMLDivElement>(null);
-  useFocusFallback(place, (gone) => gone.closest(".call")?.querySelector(".call-line"));
+  useFocusFallback(place, (removed) => removed.closest(".call")?.querySelector(".call-line"));
   return (
     <div ref={place}>
       <ActionCard chatId={chatId} action={action} />
@@ -84,7 +84,7 @@ function PendingCard({ chatId, action }: PendingCardProps) {
   );
 }
 
-/** Of a command, what it says itself; what waits for a person is not told by a clock. */
+/** Duration of a call: for a command, the one it reports; none for calls that wait for a person. */
 function secondsOf({ call, result, seconds }: CallBlock): number | null {
   if (call.tool === "ask_user" || result?.outcome === "refused") return null;
   const took =
@@ -92,7 +92,7 @@ function secondsOf({ call, result, seconds }: CallBlock): number | null {
   return took === null || took < 0.1 ? null : took;
 }
 
-/** A command that ran, and said by its exit code that it failed. */
+/** How a command failed, from its exit code; null if it succeeded or did not run. */
 function failureOf({ call, result }: CallBlock): string | null {
   if (call.tool !== "execute") return null;
   const { code, notes } = commandResult(textOf(result));
@@ -141,7 +141,7 @@ interface ReadGroupProps {
   readonly blocks: readonly CallBlock[];
 }
 
-/** Takes one line however many they are, from the first on: nothing moves when another one comes. */
+/** A group of calls that only read, on one line: nothing moves when another call joins. */
 export function ReadGroup({ chatId, blocks }: ReadGroupProps) {
   const last = blocks.at(-1);
   if (last === undefined) return null;
@@ -160,7 +160,7 @@ export function ReadGroup({ chatId, blocks }: ReadGroupProps) {
       state={state}
       since={last.live?.since ?? null}
       aside={<ReadGroupAside count={blocks.length} failed={failed} isDone={state === "done"} />}
-      tool="looks"
+      tool="reads"
       opens={false}
     >
       {() => blocks.map((block) => <CallRow key={block.call.id} chatId={chatId} block={block} />)}
@@ -177,7 +177,7 @@ interface ReadGroupAsideProps {
 function ReadGroupAside({ count, failed, isDone }: ReadGroupAsideProps) {
   return (
     <span className="call-code">
-      {!isDone && `${count} looks`}
+      {!isDone && `${count} calls`}
       {failed > 0 && ` ${failed} failed`}
     </span>
   );

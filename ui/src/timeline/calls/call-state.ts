@@ -37,30 +37,30 @@ function stateOfOutcome(outcome: string): State {
     case "skipped":
     case "timed_out":
       return outcome;
-    default: // an edit or a fork took its place
+    default: // superseded by an edit or a fork
       return "dropped";
   }
 }
 
 export const STATE_LABELS: Readonly<Record<State, string>> = {
   writing: "writing",
-  waiting: "needs an answer",
+  waiting: "waiting for an answer",
   starting: "starting",
   running: "running",
   done: "done",
   failed: "failed",
-  refused: "refused",
+  refused: "denied",
   interrupted: "interrupted",
   lost: "lost",
   skipped: "skipped",
   timed_out: "timed out",
-  dropped: "not run here",
+  dropped: "superseded",
 };
 
-/** What a state means where the word alone does not tell. */
+/** Explanations of states whose label is not enough. */
 export const STATE_MEANINGS: Readonly<Partial<Record<State, string>>> = {
   lost: "Outcome unknown: the worker died while this was running.",
-  skipped: "Not run: something before it changed the plan.",
+  skipped: "Not run: a new message changed the plan.",
   dropped: "The chat was edited or forked before this finished.",
 };
 

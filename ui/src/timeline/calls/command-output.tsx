@@ -18,10 +18,10 @@ export const Output = memo(function Output({ text }: { readonly text: string }) 
   const colours = useColours(shown.includes(ESCAPE))?.of(parts);
   return (
     <>
-      {shown !== text && <p className="call-words">The beginning is left out.</p>}
+      {shown !== text && <p className="call-words">The beginning is not shown.</p>}
       <pre>
         {parts.map((part, at) => (
-          // Parts have no names, and none comes or goes but at the end.
+          // Parts are added and removed only at the end.
           <Part key={String(at)} text={part} pieces={colours?.[at] ?? null} />
         ))}
       </pre>
@@ -39,7 +39,7 @@ const Part = memo(function Part({ text, pieces }: PartProps) {
   return <span>{pieces === null ? plain : <Pieces all={pieces} />}</span>;
 });
 
-/** Null until there are any, and for a text that needs none. */
+/** The colours of a text; null until they are loaded, or if it has none. */
 function useColours(isNeeded: boolean): AnsiColours | null {
   const [colours, setColours] = useState<AnsiColours | null>(null);
   useEffect(() => {
@@ -49,7 +49,7 @@ function useColours(isNeeded: boolean): AnsiColours | null {
       const ansi = await import("./ansi");
       if (!isGone) setColours(new ansi.AnsiColours());
     };
-    // Without its colours it says the same.
+    // Colours are optional.
     load().catch(() => {});
     return () => {
       isGone = true;

@@ -8,7 +8,7 @@ import {
 } from "./parse-results";
 
 describe("the result of a command", () => {
-  it("is its output and how it ended", () => {
+  it("has the output and the exit code", () => {
     expect(commandResult("a\nb\n[exit code 2, 1.5 s]")).toEqual({
       output: "a\nb",
       code: 2,
@@ -24,7 +24,7 @@ describe("the result of a command", () => {
     });
   });
 
-  it("says what was stopped with it", () => {
+  it("lists stopped processes", () => {
     const text = "x\n[2 processes it had left running were stopped]\n[killed by SIGKILL, 3.0 s]";
     expect(commandResult(text)).toEqual({
       output: "x",
@@ -34,18 +34,18 @@ describe("the result of a command", () => {
     });
   });
 
-  it("keeps what only looks like an end", () => {
+  it("keeps output that only looks like an end note", () => {
     expect(commandResult("[1, 2, 3]\n[exit code 0, 0.1 s]").output).toBe("[1, 2, 3]");
     expect(commandResult("[not an end]")).toMatchObject({ output: "[not an end]", seconds: null });
   });
 
-  it("says when its time was up", () => {
+  it("says that the time limit was reached", () => {
     const { notes } = commandResult("x\n[time limit of 5 s reached: the command was stopped]");
     expect(notes).toEqual(["time limit of 5 s reached: the command was stopped"]);
   });
 });
 
-it("a file that was read is lines with their numbers, and words about the rest", () => {
+it("a file is parsed into numbered lines and notes", () => {
   const read = readLines(
     "    9\tnine\n   10\t\ttab\n[Lines 9–10 of 80. To go on, set offset to 11.]",
   );
@@ -56,7 +56,7 @@ it("a file that was read is lines with their numbers, and words about the rest",
   expect(read.words).toEqual(["Lines 9–10 of 80. To go on, set offset to 11."]);
 });
 
-it("matches of a search are told by file, with the lines around them", () => {
+it("search results are grouped by file, with context lines", () => {
   const { files, words } = searchMatches(
     "a-b.py-1- before\na-b.py:2: hit: here\n--\nc d.txt:7: x\n2 matches in 2 files.",
   );
@@ -73,16 +73,16 @@ it("matches of a search are told by file, with the lines around them", () => {
   expect(words).toEqual(["2 matches in 2 files."]);
 });
 
-it("an agent that was started is known by its chat", () => {
+it("the chat of a spawned agent is found in the result", () => {
   expect(spawnedChat('{"agent":"c9"}')).toBe("c9");
   expect(spawnedChat("no")).toBeNull();
 });
 
-describe("what people see of a result", () => {
+describe("the displayed text of a result", () => {
   const result = { type: "result", call_id: "1", tool: "execute" } as const;
   const content = [{ type: "text", text: "ok" } as const];
 
-  it("is in its colours where it had any", () => {
+  it("has its colours if there are any", () => {
     const metadata = { holdfast: { coloured: "\u001b[32mok\u001b[0m" } };
     expect(colouredTextOf({ ...result, content, metadata })).toBe("\u001b[32mok\u001b[0m");
   });

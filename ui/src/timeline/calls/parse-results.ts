@@ -7,7 +7,7 @@ export function textOf(result: ToolResult | null): string {
   return result.content.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n");
 }
 
-/** As people see it: in its colours, where it had any. */
+/** The text of a result, with ANSI colours if it has any. */
 export function colouredTextOf(result: ToolResult | null): string {
   const metadata = result?.metadata?.holdfast;
   const coloured =
@@ -19,14 +19,14 @@ export function colouredTextOf(result: ToolResult | null): string {
 
 export interface CommandResult {
   readonly output: string;
-  /** Null when it was killed, or never ended. */
+  /** Null if it was killed or did not end. */
   readonly code: number | null;
   readonly seconds: number | null;
-  /** Anything else that was said about its end. */
+  /** Other notes about how the command ended. */
   readonly notes: readonly string[];
 }
 
-/** The lines in brackets behind the output of a command. */
+/** Parses the output of a command and the bracketed lines after it. */
 export function commandResult(text: string): CommandResult {
   const lines = text.split("\n");
   const notes: string[] = [];
@@ -64,9 +64,9 @@ export function readLines(text: string): FileLines {
   const lines: NumberedLine[] = [];
   const words: string[] = [];
   for (const line of text.split("\n")) {
-    const found = /^ *(\d+)\t(.*)$/.exec(line);
-    if (found === null) words.push(line.replace(/^\[(.*)\]$/, "$1"));
-    else lines.push({ number: Number(found[1]), text: found[2] ?? "" });
+    const match = /^ *(\d+)\t(.*)$/.exec(line);
+    if (match === null) words.push(line.replace(/^\[(.*)\]$/, "$1"));
+    else lines.push({ number: Number(match[1]), text: match[2] ?? "" });
   }
   return { lines, words: words.filter((each) => each !== "") };
 }
@@ -81,24 +81,24 @@ export interface SearchMatches {
   readonly words: readonly string[];
 }
 
-/** By file. */
+/** Matches by file. */
 export function searchMatches(text: string): SearchMatches {
   const files: { path: string; lines: (NumberedLine & { isMatch: boolean })[] }[] = [];
   const words: string[] = [];
   for (const line of text.split("\n")) {
-    const found = /^(.+?)([:-])(\d+)\2 (.*)$/.exec(line);
-    if (found === null) {
+    const match = /^(.+?)([:-])(\d+)\2 (.*)$/.exec(line);
+    if (match === null) {
       if (line !== "--" && line !== "") words.push(line);
       continue;
     }
-    const [, path = "", mark, number, said = ""] = found;
+    const [, path = "", mark, number, lineText = ""] = match;
     if (files.at(-1)?.path !== path) files.push({ path, lines: [] });
-    files.at(-1)?.lines.push({ number: Number(number), text: said, isMatch: mark === ":" });
+    files.at(-1)?.lines.push({ number: Number(number), text: lineText, isMatch: mark === ":" });
   }
   return { files, words };
 }
 
-/** Of the result of `spawn_agent`: the chat that was begun. */
+/** The id of the chat that `spawn_agent` created; null if there is none. */
 export function spawnedChat(text: string): string | null {
   try {
     const { agent } = JSON.parse(text) as { agent?: unknown };

@@ -12,8 +12,8 @@ const WHOLE = {
   ],
 };
 
-describe("arguments that are still being written", () => {
-  it("are read as far as they go, wherever they stop", () => {
+describe("incomplete arguments", () => {
+  it("are parsed as far as possible, wherever they end", () => {
     const json = JSON.stringify(WHOLE);
     for (let at = 0; at < json.length; at += 1) {
       const values = valuesOf(json.slice(0, at));
@@ -41,7 +41,7 @@ describe("arguments that are still being written", () => {
     expect(valuesOf(json)).toEqual(values);
   });
 
-  it("cannot change what objects are", () => {
+  it("cannot change prototypes", () => {
     valuesOf('{"__proto__":{"polluted":true},"x');
     expect(({} as Record<string, unknown>).polluted).toBeUndefined();
   });

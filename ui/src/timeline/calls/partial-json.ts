@@ -2,7 +2,7 @@
 
 export type Values = Readonly<Record<string, unknown>>;
 
-/** What can be told of a JSON object whose end may be missing; empty for anything else. */
+/** Values of a JSON object that may be incomplete; empty for anything else. */
 export function valuesOf(json: string): Values {
   const whole = parsed(json);
   const value = whole === undefined ? new Reader(json).value() : whole;
@@ -28,14 +28,14 @@ export function number(values: Values, name: string): number | null {
   return typeof value === "number" ? value : null;
 }
 
-/** Whatever of a list has the form of an object. */
+/** The objects in a list. */
 export function objects(values: Values, name: string): readonly Values[] {
   const value = values[name];
   if (!Array.isArray(value)) return [];
   return value.filter((each): each is Values => typeof each === "object" && each !== null);
 }
 
-/** Reads as far as it can, and closes what is open. */
+/** Parses as far as possible, and closes what is open. */
 class Reader {
   readonly #json: string;
   #at = 0;
@@ -44,7 +44,7 @@ class Reader {
     this.#json = json;
   }
 
-  /** Undefined when there is nothing yet, or nothing whole. */
+  /** Undefined if there is no complete value yet. */
   value(): unknown {
     switch (this.#peek()) {
       case "{":
@@ -99,7 +99,7 @@ class Reader {
     pattern.lastIndex = this.#at;
     const inner = pattern.exec(this.#json)?.[1] ?? "";
     this.#at += 1 + inner.length;
-    // What is left is its end, or half an escape.
+    // The rest is the closing quote, or half an escape.
     if (this.#json[this.#at] === '"') this.#at += 1;
     else this.#at = this.#json.length;
     // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON has them only escaped
@@ -112,7 +112,7 @@ class Reader {
     word.lastIndex = this.#at;
     const token = word.exec(this.#json)?.[0] ?? "";
     this.#at += token.length;
-    // The end of a number is known when something follows.
+    // A number is complete when another character follows.
     return this.#at < this.#json.length ? parsed(token) : undefined;
   }
 }

@@ -12,7 +12,7 @@ class FakeSocket {
   close() {}
 }
 
-let opened: OpenChat | null = null;
+let openChat: OpenChat | null = null;
 let answer: (status: number, body: unknown) => Promise<void>;
 
 beforeEach(() => {
@@ -35,7 +35,7 @@ beforeEach(() => {
 });
 
 afterEach(() => {
-  opened?.close();
+  openChat?.close();
   vi.unstubAllGlobals();
 });
 
@@ -43,50 +43,50 @@ async function settle(): Promise<void> {
   await new Promise((resolve) => setTimeout(resolve));
 }
 
-async function told(status: Status, version: number): Promise<void> {
+async function sendSnapshot(status: Status, version: number): Promise<void> {
   const chat = { status, snapshot_version: version, messages: 0 };
   const said = { id: String(version), event: "chat", data: chat };
   FakeSocket.last.onmessage?.({ data: JSON.stringify(said) });
   await settle();
 }
 
-async function asked(): Promise<{ chat: OpenChat; done: Promise<void> }> {
+async function interrupt(): Promise<{ chat: OpenChat; done: Promise<void> }> {
   const chat = new OpenChat("c");
-  opened = chat;
+  openChat = chat;
   chat.open();
   await settle();
-  await told("running", 3);
+  await sendSnapshot("running", 3);
   const done = chat.interrupt();
   await settle();
   return { chat, done };
 }
 
-test("a stop is on its way until the server says that the turn stops", async () => {
-  const { chat } = await asked();
+test("an interrupt is pending until the server confirms it", async () => {
+  const { chat } = await interrupt();
   expect(chat.stopping.get()).toBe(true);
-  await told("running", 4);
+  await sendSnapshot("running", 4);
   expect(chat.stopping.get()).toBe(true);
-  await told("interrupting", 5);
+  await sendSnapshot("interrupting", 5);
   expect(chat.stopping.get()).toBe(false);
 });
 
-test("a chat that goes on with what waits is not stopping, also when nobody saw it stop", async () => {
-  const { chat } = await asked();
+test("a chat that continues with a queued message is not stopping, also if the stop was not seen", async () => {
+  const { chat } = await interrupt();
   await answer(202, { status: "interrupting", snapshot_version: 5 });
   expect(chat.stopping.get()).toBe(true);
-  await told("running", 7);
+  await sendSnapshot("running", 7);
   expect(chat.stopping.get()).toBe(false);
 });
 
-test("the same when the stream was faster than the answer", async () => {
-  const { chat } = await asked();
-  await told("running", 7);
+test("the same when the stream was faster than the response", async () => {
+  const { chat } = await interrupt();
+  await sendSnapshot("running", 7);
   await answer(202, { status: "interrupting", snapshot_version: 5 });
   expect(chat.stopping.get()).toBe(false);
 });
 
-test("a stop that is refused is not on its way", async () => {
-  const { chat, done } = await asked();
+test("a refused interrupt is not pending", async () => {
+  const { chat, done } = await interrupt();
   const refused = expect(done).rejects.toThrow("Not so.");
   await answer(409, { kind: "x", status: 409, detail: "Not so." });
   await refused;

@@ -1,4 +1,4 @@
-"""Speaking to an agent: while it works, while it waits, and about what was said before."""
+"""Conversations: messages during and after a turn, edits, retries, attachments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from playwright.sync_api import Locator, Route, WebSocketRoute, expect
 from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.model import PartEnded, ReasoningDelta
 from holdfast.testing import call, fail, lost
-from tests.browser.harness import Held, Model, Pages, Server, Talk, axe, imported, told
+from tests.browser.harness import (
+    HeldRequests,
+    Model,
+    Pages,
+    Server,
+    Talk,
+    axe,
+    import_chat,
+    messages_of,
+)
 
 SETTINGS = """
 [agents.free]
@@ -22,7 +31,7 @@ approval = "never"
 
 @pytest.fixture
 def talk(open_page: Pages, server: Server) -> Talk:
-    """A chat in which nothing was said yet."""
+    """An empty chat."""
     return Talk.begin(open_page, server)
 
 
@@ -33,14 +42,12 @@ def queue(talk: Talk) -> Locator:
 # --- while it works ------------------------------------------------------------------------------
 
 
-def test_what_is_said_while_the_agent_works_is_queued_and_read_after_the_turn(
-    talk: Talk, model: Model
-) -> None:
+def test_a_message_during_a_turn_is_queued_and_delivered_after_it(talk: Talk, model: Model) -> None:
     gate = model.gate()
     model.says(["At work ", gate, "and done."], "Now for the other thing.")
-    talk.says("Begin")
+    talk.send("Begin")
     expect(talk.live).to_contain_text("At work")
-    talk.says("And then the other thing")
+    talk.send("And then the other thing")
     expect(queue(talk)).to_contain_text("And then the other thing")
     expect(queue(talk)).to_contain_text("after this turn")
     expect(talk.field).to_have_value("")
@@ -50,26 +57,28 @@ def test_what_is_said_while_the_agent_works_is_queued_and_read_after_the_turn(
     talk.converges()
 
 
-def test_steering_gets_to_the_agent_before_its_next_step(talk: Talk, model: Model) -> None:
+def test_a_steering_message_reaches_the_agent_before_its_next_step(
+    talk: Talk, model: Model
+) -> None:
     gate = model.gate()
     model.says([call("list_files"), gate], "As you say.")
-    talk.says("Look around")
+    talk.send("Look around")
     expect(talk.call("list_files")).to_be_visible()
-    talk.says("Be brief about it", "Control+Enter")
+    talk.send("Be brief about it", "Control+Enter")
     expect(queue(talk)).to_contain_text("before the next step")
     gate.open()
     expect(talk.rows.last).to_contain_text("As you say.")
-    assert "Be brief about it" in told(model, 1)
+    assert "Be brief about it" in messages_of(model, 1)
     talk.converges()
 
 
 @pytest.mark.parametrize("how", ["keys", "menu"])
-def test_an_interrupting_message_ends_the_turn_and_is_read_at_once(
+def test_an_interrupting_message_ends_the_turn_and_is_delivered_at_once(
     talk: Talk, model: Model, how: str
 ) -> None:
     gate = model.gate()
     model.says(["The long way ", gate], "The short way.")
-    talk.says("Begin")
+    talk.send("Begin")
     expect(talk.live).to_contain_text("The long way")
     talk.field.fill("Stop, do it otherwise")
     if how == "keys":
@@ -83,14 +92,12 @@ def test_an_interrupting_message_ends_the_turn_and_is_read_at_once(
 
 
 @pytest.mark.parametrize("how", ["button", "Escape"])
-def test_a_stop_is_on_its_way_until_the_server_has_taken_it_up(
-    talk: Talk, model: Model, how: str
-) -> None:
+def test_a_stop_is_pending_until_the_server_confirms_it(talk: Talk, model: Model, how: str) -> None:
     gate = model.gate()
     model.says(["Half an answer ", gate])
-    talk.says("Begin")
+    talk.send("Begin")
     expect(talk.live).to_contain_text("Half an answer")
-    held = Held(talk.page, "**/interrupt")
+    held = HeldRequests(talk.page, "**/interrupt")
     with talk.page.expect_request("**/interrupt"):
         if how == "button":
             talk.page.get_by_role("button", name="Stop", exact=True).click()
@@ -99,17 +106,17 @@ def test_a_stop_is_on_its_way_until_the_server_has_taken_it_up(
     expect(talk.tail).to_contain_text("Stopping…")
     expect(talk.page.get_by_role("button", name="Stopping…")).to_be_disabled()
     held.release()
-    expect(talk.tail).to_contain_text("Stopped by you.")
+    expect(talk.tail).to_contain_text("The turn was interrupted.")
     expect(talk.page.get_by_role("button", name="Stop")).to_have_count(0)
     expect(talk.rows.last).to_contain_text("Half an answer")
     talk.agrees()
     gate.open()
 
 
-def test_escape_stops_what_is_being_written_before_the_page_is_told_that_the_agent_runs(
+def test_escape_stops_a_streaming_answer_before_the_snapshot_says_running(
     open_page: Pages, server: Server, model: Model
 ) -> None:
-    """What is said and what is stored come by two ways, and the second may be the slower one."""
+    """Live output and snapshots arrive separately, and the snapshot may be later."""
     model.says(["Half an answer ", gate := model.gate()])
     page = open_page(server)
     chat = server.ask("/chats", {})["id"]
@@ -126,11 +133,11 @@ def test_escape_stops_what_is_being_written_before_the_page_is_told_that_the_age
     page.goto(f"/chats/{chat}")
     talk = Talk(page, server, chat)
     expect(talk.log).to_have_attribute("aria-busy", "false")  # it knows the chat, at rest
-    talk.says("Begin")
+    talk.send("Begin")
     expect(talk.live).to_contain_text("Half an answer")
     assert late
     talk.field.press("Escape")
-    expect(talk.tail).to_contain_text("Stopped by you.")
+    expect(talk.tail).to_contain_text("The turn was interrupted.")
     expect(talk.rows.last).to_contain_text("Half an answer")
     gate.open()
 
@@ -138,15 +145,15 @@ def test_escape_stops_what_is_being_written_before_the_page_is_told_that_the_age
 # --- what waits ----------------------------------------------------------------------------------
 
 
-def test_what_waits_can_be_changed_moved_removed_and_sent_now(talk: Talk, model: Model) -> None:
+def test_queued_messages_can_be_edited_moved_removed_and_sent_now(talk: Talk, model: Model) -> None:
     gate, last = model.gate(), model.gate()
     model.says(
         ["Busy ", gate], ["To the third. ", last, "Done."], "To the second.", "To the first."
     )
-    talk.says("Begin")
+    talk.send("Begin")
     expect(talk.live).to_contain_text("Busy")
     for word in ("first", "second", "third"):
-        talk.says(f"The {word} thing")
+        talk.send(f"The {word} thing")
     expect(queue(talk)).to_contain_text([f"The {w} thing" for w in ("first", "second", "third")])
 
     button = talk.page.get_by_role("button", name="Move up: The second thing")
@@ -154,7 +161,7 @@ def test_what_waits_can_be_changed_moved_removed_and_sent_now(talk: Talk, model:
     expect(queue(talk)).to_contain_text([f"The {w} thing" for w in ("second", "first", "third")])
     expect(button).to_be_focused()
 
-    talk.page.get_by_role("button", name="Change: The first thing").click()
+    talk.page.get_by_role("button", name="Edit: The first thing").click()
     field = talk.page.get_by_role("textbox", name="Edited message")
     field.fill("The very first thing")
     talk.page.get_by_role("button", name="Save", exact=True).click()
@@ -165,7 +172,7 @@ def test_what_waits_can_be_changed_moved_removed_and_sent_now(talk: Talk, model:
     talk.page.get_by_role("button", name="Undo").click()
     expect(queue(talk)).to_contain_text(["second", "third", "The very first thing"])
 
-    talk.page.get_by_role("button", name="Stop the turn and send now: The third thing").click()
+    talk.page.get_by_role("button", name="Interrupt the turn and send now: The third thing").click()
     expect(talk.live).to_contain_text("To the third.")
     expect(queue(talk)).to_contain_text(["second", "The very first thing"])
     last.open()
@@ -174,15 +181,15 @@ def test_what_waits_can_be_changed_moved_removed_and_sent_now(talk: Talk, model:
     gate.open()
 
 
-def test_what_was_taken_out_of_the_queue_comes_back_to_the_composer_on_the_screen(
+def test_undo_restores_a_removed_message_in_the_visible_composer(
     open_page: Pages, server: Server, talk: Talk, model: Model
 ) -> None:
     gate = model.gate()
     model.says(["Busy ", gate, "and done."])
     page = talk.page
-    talk.says("Begin")
+    talk.send("Begin")
     expect(talk.live).to_contain_text("Busy")
-    talk.says("The next thing")
+    talk.send("The next thing")
     page.get_by_role("button", name="Remove: The next thing").click()
     undo = page.get_by_role("button", name="Undo")
     undo.hover()
@@ -201,7 +208,7 @@ def test_what_was_taken_out_of_the_queue_comes_back_to_the_composer_on_the_scree
 # --- who answers ---------------------------------------------------------------------------------
 
 
-def test_models_that_cannot_be_read_say_so_and_can_be_asked_for_again(
+def test_an_error_of_the_model_list_is_shown_and_can_be_retried(
     open_page: Pages, server: Server
 ) -> None:
     page = open_page.blank(server)
@@ -222,7 +229,7 @@ def test_models_that_cannot_be_read_say_so_and_can_be_asked_for_again(
     expect(panel.get_by_role("combobox", name="Search models")).to_be_focused()
 
 
-def test_a_chat_that_could_not_be_deleted_does_not_call_people_back_from_elsewhere(
+def test_a_failed_deletion_does_not_navigate_a_user_who_has_moved_on(
     talk: Talk, open_page: Pages
 ) -> None:
     page = talk.page
@@ -249,15 +256,15 @@ def test_a_chat_that_could_not_be_deleted_does_not_call_people_back_from_elsewhe
     assert page.url.endswith("/inbox")
 
 
-# --- what was said before ------------------------------------------------------------------------
+# --- earlier messages ----------------------------------------------------------------------------
 
 
-def test_a_past_message_is_edited_after_a_warning_or_forked_instead(
+def test_an_earlier_message_is_edited_after_a_warning_or_forked_instead(
     talk: Talk, model: Model
 ) -> None:
     model.says("One.", "Two.", "Three instead.", "Four, elsewhere.")
     for number, word in enumerate(("One.", "Two.")):
-        talk.says(f"Prompt {number}")
+        talk.send(f"Prompt {number}")
         expect(talk.rows.last).to_contain_text(word)
         talk.rests()
 
@@ -292,26 +299,26 @@ def test_a_past_message_is_edited_after_a_warning_or_forked_instead(
     talk.converges()
 
 
-def test_chats_of_one_name_say_in_the_list_when_they_began(
+def test_chats_with_the_same_name_show_their_start_time_in_the_list(
     open_page: Pages, server: Server
 ) -> None:
     page = open_page(server)
     server.ask("/chats", {"title": "Prices of books"})
     rows = page.locator(".sidebar-row", has_text="Prices of books")
     expect(rows).to_have_count(1)
-    expect(rows).not_to_contain_text("Begun")
+    expect(rows).not_to_contain_text("Started")
     server.ask("/chats", {"title": "Prices of books"})
     expect(rows).to_have_count(2)
-    expect(rows).to_contain_text(["Begun", "Begun"])
+    expect(rows).to_contain_text(["Started", "Started"])
 
 
-def test_an_edit_that_is_on_its_way_does_not_close_the_next_one(talk: Talk, model: Model) -> None:
+def test_a_pending_edit_does_not_close_the_next_one(talk: Talk, model: Model) -> None:
     model.says("One.", "Two.", "Two instead.")
     for number, word in enumerate(("One.", "Two.")):
-        talk.says(f"Prompt {number}")
+        talk.send(f"Prompt {number}")
         expect(talk.rows.last).to_contain_text(word)
         talk.rests()
-    held = Held(talk.page, "**/messages/*")
+    held = HeldRequests(talk.page, "**/messages/*")
     field = talk.page.get_by_role("textbox", name="Edited message")
     talk.rows.nth(2).hover()
     talk.rows.nth(2).get_by_role("button", name="Edit").click()
@@ -327,13 +334,13 @@ def test_an_edit_that_is_on_its_way_does_not_close_the_next_one(talk: Talk, mode
     expect(field).to_have_value("Half a thought")
 
 
-def test_what_is_written_while_a_chat_is_made_goes_along_into_it(
+def test_text_written_while_a_chat_is_created_moves_into_it(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     model.says("Well begun.")
     page = open_page(server)
     field = page.get_by_role("textbox", name="Message", exact=True)
-    held = Held(page, "**/api/v1/chats")
+    held = HeldRequests(page, "**/api/v1/chats")
     field.fill("Begin")
     with page.expect_request("**/api/v1/chats"):
         field.press("Enter")
@@ -347,10 +354,12 @@ def test_what_is_written_while_a_chat_is_made_goes_along_into_it(
     expect(field).to_have_value("")
 
 
-def test_a_draft_survives_a_reload_and_what_was_said_is_recalled(talk: Talk, model: Model) -> None:
+def test_a_draft_survives_a_reload_and_earlier_messages_are_recalled(
+    talk: Talk, model: Model
+) -> None:
     model.says("One.", "Two.")
     for number, word in enumerate(("One.", "Two.")):
-        talk.says(f"Prompt {number}")
+        talk.send(f"Prompt {number}")
         expect(talk.rows.last).to_contain_text(word)
         talk.rests()
     talk.field.press("ArrowUp")
@@ -378,19 +387,19 @@ TAILS = """() => {
 """All that the end of the chat ever says: what it says for a second may be over when one looks."""
 
 
-def test_a_call_that_is_tried_again_says_why_and_when(talk: Talk, model: Model) -> None:
+def test_a_retried_model_call_shows_why_and_when(talk: Talk, model: Model) -> None:
     model.says([fail("Slow down.", status=429, retry_after=1)], "Here I am.")
     talk.page.evaluate(TAILS)
-    talk.says("Begin")
+    talk.send("Begin")
     expect(talk.rows.last).to_contain_text("Here I am.")
     talk.converges()
-    said = "\n".join(talk.page.evaluate("tails"))
-    assert "The provider's rate limit was reached" in said
-    assert re.search(r"Retrying in 1 s · attempt 2 of 10", said)
+    shown = "\n".join(talk.page.evaluate("tails"))
+    assert "The provider's rate limit was reached" in shown
+    assert re.search(r"Retrying in 1 s · attempt 2 of 10", shown)
 
 
 @pytest.mark.parametrize("wrong", [-3_600, 3_600])
-def test_a_wrong_clock_of_the_browser_does_not_change_when_it_is_tried_again(
+def test_a_wrong_browser_clock_does_not_change_the_retry_countdown(
     open_page: Pages, server: Server, model: Model, wrong: int
 ) -> None:
     model.says([fail("Slow down.", status=429, retry_after=2)], "Here I am.")
@@ -401,18 +410,16 @@ def test_a_wrong_clock_of_the_browser_does_not_change_when_it_is_tried_again(
     talk = Talk(page, server, chat)
     expect(talk.log).to_have_attribute("aria-busy", "false")
     page.evaluate(TAILS)
-    talk.says("Begin")
+    talk.send("Begin")
     expect(talk.rows.last).to_contain_text("Here I am.")
-    said = "\n".join(page.evaluate("tails"))
-    assert re.search(r"Retrying in [1-4] s · attempt", said), said
+    shown = "\n".join(page.evaluate("tails"))
+    assert re.search(r"Retrying in [1-4] s · attempt", shown), shown
 
 
-def test_an_answer_that_breaks_off_is_replaced_by_the_next_attempt(
-    talk: Talk, model: Model
-) -> None:
+def test_a_cut_off_answer_is_replaced_by_the_next_attempt(talk: Talk, model: Model) -> None:
     gate = model.gate()
     model.says(["A stale beginn", gate, lost()], "A fresh beginning.")
-    talk.says("Begin")
+    talk.send("Begin")
     expect(talk.live).to_contain_text("A stale beginn")
     gate.open()
     expect(talk.rows.last).to_contain_text("A fresh beginning.")
@@ -420,11 +427,11 @@ def test_an_answer_that_breaks_off_is_replaced_by_the_next_attempt(
     talk.converges()
 
 
-def test_a_failed_turn_says_what_happened_and_can_be_tried_again(talk: Talk, model: Model) -> None:
+def test_a_failed_turn_shows_its_error_and_can_be_retried(talk: Talk, model: Model) -> None:
     model.says([fail("This key is not known.", status=401)], "This time it works.")
-    talk.says("Begin")
+    talk.send("Begin")
     expect(talk.tail).to_contain_text("The provider does not accept the key")
-    expect(talk.tail.get_by_role("link", name="Providers and keys")).to_be_visible()
+    expect(talk.tail.get_by_role("link", name="Open the provider settings")).to_be_visible()
     expect(talk.tail.locator("p").first).not_to_be_empty()
     talk.tail.get_by_text("Details").click()
     expect(talk.tail).to_contain_text("HTTP 401")
@@ -441,7 +448,7 @@ def test_a_conversation_is_summarized_on_demand(talk: Talk, model: Model) -> Non
     gate = model.gate()
     summary = "".join(f"## {section}\nNone.\n" for section in SUMMARY_SECTIONS)
     model.says("A long answer. " * 500, [f"{summary}It was about ", gate, "nothing."])
-    talk.says("Say a lot")
+    talk.send("Say a lot")
     expect(talk.rows.last).to_contain_text("A long answer.")
     talk.rests()
     talk.field.fill("/compact")
@@ -457,12 +464,12 @@ def test_a_conversation_is_summarized_on_demand(talk: Talk, model: Model) -> Non
     talk.converges()
 
 
-def test_thoughts_are_open_while_they_grow_and_fold_when_they_are_done(
+def test_reasoning_is_expanded_while_it_grows_and_collapses_when_it_is_done(
     talk: Talk, model: Model
 ) -> None:
     thinks, answers = model.gate(), model.gate()
     model.says([ReasoningDelta("Let me see. "), thinks, PartEnded(None), "So: ", answers, "yes."])
-    talk.says("Think")
+    talk.send("Think")
     thoughts = talk.log.locator(".reasoning")
     expect(thoughts).to_contain_text("Thinking…")
     expect(thoughts.get_by_text("Let me see.")).to_be_visible()
@@ -482,7 +489,7 @@ def test_a_command_shows_its_output_while_it_runs_and_how_it_ended(
 ) -> None:
     command = "echo begun; while [ ! -e go ]; do sleep 0.05; done; echo ended"
     model.says(call("execute", command=command), call("execute", command="exit 3"), "Both ran.")
-    talk.says("Run it")
+    talk.send("Run it")
     first, second = talk.call("execute").nth(0), talk.call("execute").nth(1)
     expect(first).to_have_attribute("data-state", "running")
     expect(first.locator(".call-line")).to_contain_text("Running")
@@ -496,11 +503,11 @@ def test_a_command_shows_its_output_while_it_runs_and_how_it_ended(
     talk.converges()
 
 
-def test_output_is_shown_in_the_colours_that_it_asks_for(open_page: Pages, server: Server) -> None:
+def test_output_is_shown_in_its_ansi_colours(open_page: Pages, server: Server) -> None:
     text = "\x1b[32mgreen\x1b[0m and <b>plain</b>\n[exit code 0, 0.1 s]"
     made = {"type": "call", "id": "c", "tool": "execute", "arguments": '{"command": "paint"}'}
     result = {"type": "result", "call_id": "c", "tool": "execute"}
-    said = [
+    messages = [
         {"role": "user", "kind": "prompt", "parts": [{"type": "text", "text": "Paint"}]},
         {"role": "assistant", "kind": "answer", "parts": [made]},
         {
@@ -509,7 +516,7 @@ def test_output_is_shown_in_the_colours_that_it_asks_for(open_page: Pages, serve
             "parts": [{**result, "content": [{"type": "text", "text": text}]}],
         },
     ]
-    talk = Talk.open(open_page, server, imported(server, said))
+    talk = Talk.open(open_page, server, import_chat(server, messages))
     row = talk.call("execute")
     row.get_by_role("button").first.click()
     output = row.locator(".call-scroll")
@@ -523,9 +530,7 @@ def colour(element: Locator) -> Any:
     return element.evaluate("(element) => getComputedStyle(element).color")
 
 
-def test_files_that_are_read_written_and_edited_have_rows_of_their_own(
-    talk: Talk, model: Model
-) -> None:
+def test_calls_that_read_write_and_edit_files_have_rows(talk: Talk, model: Model) -> None:
     writing = model.gate()
     (talk.server.work / "there.txt").write_text("one\ntwo\n")
     edits = [{"old_text": "two", "new_text": "three"}]
@@ -536,7 +541,7 @@ def test_files_that_are_read_written_and_edited_have_rows_of_their_own(
         call("edit_file", path="none.txt", edits=edits),
         "All of them.",
     )
-    talk.says("Do things with files")
+    talk.send("Do things with files")
     expect(talk.call("write_file")).to_have_attribute("data-state", re.compile("writing|starting"))
     expect(talk.call("write_file").locator(".call-line")).to_contain_text("new.txt")
     writing.open()
@@ -579,7 +584,7 @@ def test_files_are_attached_by_choosing_and_by_pasting(talk: Talk, model: Model)
         expect(tile).to_have_attribute("data-is", "done")
     talk.page.reload()
     expect(tiles).to_have_count(3)
-    talk.says("Look at these")
+    talk.send("Look at these")
     expect(tiles).to_have_count(0)
     expect(talk.rows.last).to_contain_text("Three files.")
     expect(talk.rows.first).to_contain_text("a.txt")
@@ -612,7 +617,7 @@ def test_durations_of_calls_and_answers_are_shown_after_a_reload(
 ) -> None:
     asks = {"type": "call", "id": "a", "tool": "wait_agents", "arguments": "{}"}
     ran = {"type": "result", "call_id": "a", "tool": "wait_agents", "content": []}
-    said: list[dict[str, Any]] = [
+    messages: list[dict[str, Any]] = [
         {"role": "user", "kind": "prompt", "parts": [{"type": "text", "text": "Wait"}]},
         {"role": "assistant", "kind": "answer", "parts": [asks], "runtime": 1_500},
         {
@@ -627,9 +632,9 @@ def test_durations_of_calls_and_answers_are_shown_after_a_reload(
             "runtime": 250,
         },
     ]
-    talk = Talk.open(open_page, server, imported(server, said))
+    talk = Talk.open(open_page, server, import_chat(server, messages))
     for _ in range(2):
         expect(talk.call("wait_agents")).to_contain_text("2.5 s")
-        foot = talk.page.locator(".answer-foot [title*='the model took']")
-        expect(foot).to_have_attribute("title", re.compile(r"the model took 1\.8 s of it"))
+        foot = talk.page.locator(".answer-foot [title*='model calls took']")
+        expect(foot).to_have_attribute("title", re.compile(r"model calls took 1\.8 s"))
         talk.page.reload()

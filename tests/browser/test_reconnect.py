@@ -9,7 +9,15 @@ import pytest
 from playwright.sync_api import Page, Route, WebSocketRoute, expect
 
 from holdfast.testing import call
-from tests.browser.harness import Held, Model, Pages, Server, Talk, imported, still
+from tests.browser.harness import (
+    HeldRequests,
+    Model,
+    Pages,
+    Server,
+    Talk,
+    import_chat,
+    wait_until_still,
+)
 
 SETTINGS = """
 [agents.careful]
@@ -54,7 +62,7 @@ def test_two_tabs_show_the_same_from_the_middle_of_an_answer_on(
     gate.open()
     for talk in (one, two):
         talk.converges()
-    two.says("From the second tab")
+    two.send("From the second tab")
     expect(one.rows.filter(has_text="From the second tab")).to_have_count(1)
     for talk in (one, two):
         expect(talk.rows.last).to_contain_text("And this too.")
@@ -64,7 +72,7 @@ def test_two_tabs_show_the_same_from_the_middle_of_an_answer_on(
 # --- a server that is killed ---------------------------------------------------------------------
 
 
-def test_a_page_whose_server_is_killed_in_mid_answer_says_so_and_takes_up_the_next_attempt(
+def test_a_page_whose_server_is_killed_in_mid_answer_says_so_and_shows_the_next_attempt(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     old, new = model.gate(), model.gate()
@@ -99,7 +107,7 @@ def test_a_call_that_was_running_when_the_server_was_killed_is_shown_as_lost(
     talk.converges()
 
 
-def test_an_approval_outlives_the_server_that_asked_for_it(
+def test_an_approval_survives_a_restart_of_the_server(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     model.says(call("write_file", path="kept.txt", content="kept\n"), "It is written.")
@@ -122,13 +130,13 @@ def test_a_message_that_is_sent_while_the_server_is_down_arrives_once_when_it_is
     model.says("I heard you.")
     talk = Talk.begin(open_page, server)
     server.kill()
-    talk.says("Is anybody there?")
-    waiting = talk.page.locator("[data-unsent]", has_text="Is anybody there?").first
+    talk.send("Are you there?")
+    waiting = talk.page.locator("[data-unsent]", has_text="Are you there?").first
     expect(waiting).to_contain_text("Sending…")
     server.start()
     expect(talk.rows.last).to_contain_text("I heard you.")
     talk.converges()
-    assert prompts(server, talk.id) == ["Is anybody there?"]
+    assert prompts(server, talk.id) == ["Are you there?"]
 
 
 def test_a_message_that_cannot_be_sent_can_be_discarded(
@@ -137,8 +145,8 @@ def test_a_message_that_cannot_be_sent_can_be_discarded(
     model.says("I heard you.")
     talk = Talk.begin(open_page, server)
     server.kill()
-    talk.says("Not so")
-    talk.says("But so")
+    talk.send("Not so")
+    talk.send("But so")
     waiting = talk.page.locator("article[data-unsent]")
     waiting.filter(has_text="Not so").get_by_role("button", name="Discard").click()
     expect(waiting).to_have_count(1)
@@ -150,16 +158,16 @@ def test_a_message_that_cannot_be_sent_can_be_discarded(
     assert prompts(server, talk.id) == ["But so"]
 
 
-def test_a_message_that_was_not_sent_is_kept_over_a_reload(
+def test_an_unsent_message_survives_a_reload(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     model.says("To the first.", "To the second.")
     talk = Talk.begin(open_page, server)
     server.kill()
-    talk.says("The first")
-    talk.says("The second")
+    talk.send("The first")
+    talk.send("The second")
     expect(talk.page.locator("article[data-unsent]")).to_have_count(2)
-    talk.page.goto("about:blank")  # nobody is there to send it any more
+    talk.page.goto("about:blank")  # no page can send it any more
     server.start()
     talk.page.goto(f"{server.url}/chats/{talk.id}")
     expect(talk.rows.last).to_contain_text("To the second.")
@@ -167,7 +175,7 @@ def test_a_message_that_was_not_sent_is_kept_over_a_reload(
     assert prompts(server, talk.id) == ["The first", "The second"]
 
 
-def test_a_message_that_arrived_unheard_is_sent_again_and_is_there_once(
+def test_a_message_whose_response_was_lost_is_sent_again_and_is_there_once(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     gate = model.gate()
@@ -189,7 +197,7 @@ def test_a_message_that_arrived_unheard_is_sent_again_and_is_there_once(
     talk.page.evaluate(FOLLOW, "wombat")
     # The first answer never gets there: what does is the second, whenever the page asks again.
     with talk.page.expect_response("**/messages"):
-        talk.says("Tell me of the wombat")
+        talk.send("Tell me of the wombat")
         expect(talk.rows).to_contain_text(["wombat"])
         gate.open()
     talk.page.unroute("**/messages")
@@ -203,7 +211,7 @@ def test_a_message_that_arrived_unheard_is_sent_again_and_is_there_once(
 
 
 @pytest.mark.parametrize("agents_are_read", [True, False])
-def test_a_chat_that_was_made_unheard_is_made_once_also_over_a_reload(
+def test_a_chat_whose_response_was_lost_is_created_once_also_over_a_reload(
     open_page: Pages, server: Server, model: Model, agents_are_read: bool
 ) -> None:
     model.says("I heard you.")
@@ -226,7 +234,7 @@ def test_a_chat_that_was_made_unheard_is_made_once_also_over_a_reload(
     field.press("Enter")
     expect(page.locator(".notice")).to_contain_text("cannot be reached")
     page.unroute("**/api/v1/chats")
-    held = None if agents_are_read else Held(page, "**/api/v1/agents")
+    held = None if agents_are_read else HeldRequests(page, "**/api/v1/agents")
     page.reload()
     expect(picker).to_be_visible(visible=agents_are_read)
     expect(field).to_have_value("Begin, once")
@@ -262,14 +270,14 @@ FOLLOW = """(word) => {
 
 def prompts(server: Server, chat: str) -> list[str]:
     messages = server.ask(f"/chats/{chat}/messages")["messages"]
-    said = [each["message"] for each in messages if each["message"]["kind"] == "prompt"]
-    return [part["text"] for message in said for part in message["parts"]]
+    sent = [each["message"] for each in messages if each["message"]["kind"] == "prompt"]
+    return [part["text"] for message in sent for part in message["parts"]]
 
 
 # --- a network that is cut -----------------------------------------------------------------------
 
 
-def test_what_was_said_while_the_page_was_offline_is_there_when_it_is_back(
+def test_messages_sent_while_the_page_was_offline_appear_when_it_is_back(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     gate, last = model.gate(), model.gate()
@@ -315,7 +323,7 @@ class Cut:
         self._is_cut = False
 
 
-def test_an_answer_that_ended_behind_a_broken_web_socket_is_shown_whole(
+def test_an_answer_that_ended_while_the_web_socket_was_broken_is_shown_whole(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     gate = model.gate()
@@ -379,12 +387,12 @@ def test_an_answer_becomes_a_message_without_a_flicker(
     model.says([f"{text}\n\nIt ends with a *wombat* and `code`.", gate])
     talk = Talk.begin(open_page, server, "Speak")
     expect(talk.live).to_contain_text("wombat")
-    still(talk.page)
+    wait_until_still(talk.page)
     talk.page.evaluate(PROBE, "wombat")
     gate.open()
     expect(talk.live).to_have_count(0)
     talk.rests()
-    still(talk.page)
+    wait_until_still(talk.page)
     seen = talk.page.evaluate("seen()")
     assert seen["counts"] == [1]
     assert len(seen["tops"]) == 1, seen
@@ -403,7 +411,7 @@ def test_a_call_keeps_its_place_from_its_first_argument_to_its_result(
     row = talk.call("execute")
     expect(row).to_contain_text("wombat")
     element = row.element_handle()
-    still(talk.page)
+    wait_until_still(talk.page)
     talk.page.evaluate(PROBE, "I run it.")
     gate.open()
     expect(row).to_have_attribute("data-state", "running")
@@ -470,27 +478,27 @@ def test_a_long_chat_is_read_from_its_end_and_earlier_pages_move_nothing(
     open_page: Pages, server: Server, model: Model, pages: int
 ) -> None:
     """Whether much or little of a page belongs into the group of rows that is at the top."""
-    talk = Talk.open(open_page, server, imported(server, long_history()))
+    talk = Talk.open(open_page, server, import_chat(server, long_history()))
     page = talk.page
     expect(talk.rows.last).to_be_in_viewport()
     expect(talk.rows.last).to_contain_text(f"Message {LONG}.")
-    still(page)
+    wait_until_still(page)
     assert talk.rows.count() < LONG / 4
     for _ in range(pages):
         read_up(talk)
-    still(page)
-    reading = page.get_by_text("Reading earlier messages")
+    wait_until_still(page)
+    reading = page.get_by_text("Loading earlier messages")
     expect(reading).to_have_count(0)
-    held = Held(page, "**/messages?before=*")
+    held = HeldRequests(page, "**/messages?before=*")
     with page.expect_request("**/messages?before=*"):
         talk.log.evaluate("(log) => { log.scrollTop = 0; }")
     expect(reading).to_be_visible()
-    still(page)
+    wait_until_still(page)
     count = talk.rows.count()
     page.evaluate(WATCH, page.evaluate(TOPS))
     held.release()
     expect(talk.rows).not_to_have_count(count)
-    still(page)
+    wait_until_still(page)
     assert page.evaluate("moved") == []
 
 
@@ -522,12 +530,12 @@ LATE = """{
 """What a busy browser may do: say at once what came in sight, and what had not been before."""
 
 
-def test_the_top_that_came_near_before_anybody_was_told_that_it_was_far_is_read_on(
+def test_earlier_messages_load_when_the_top_came_near_before_the_observer_reported_it_far(
     open_page: Pages, server: Server
 ) -> None:
     page = open_page(server)
     page.context.add_init_script(LATE)
-    chat = imported(server, long_history())
+    chat = import_chat(server, long_history())
     page.goto(f"/chats/{chat}")
     talk = Talk(page, server, chat)
     expect(talk.rows.last).to_be_in_viewport()
@@ -544,20 +552,20 @@ def test_reading_far_up_is_not_disturbed_by_an_answer_and_everything_can_be_read
 ) -> None:
     gate = model.gate()
     model.says(["A new answer " * 50, gate, "ends."])
-    talk = Talk.open(open_page, server, imported(server, long_history()))
+    talk = Talk.open(open_page, server, import_chat(server, long_history()))
     page = talk.page
     expect(talk.rows.last).to_be_in_viewport()
     first = page.locator('[data-row="m1"]')
     while first.count() == 0:
         read_up(talk)
     talk.log.evaluate("(log) => { log.scrollTop = log.scrollHeight / 2; }")
-    still(page)
+    wait_until_still(page)
     page.evaluate(WATCH, page.evaluate(TOPS))
     server.ask(f"/chats/{talk.id}/messages", {"prompt": "Go on"})
     expect(talk.live).to_contain_text("A new answer")
     gate.open()
     talk.rests()
-    still(page)
+    wait_until_still(page)
     assert page.evaluate("moved") == []
     page.get_by_role("button", name="Jump to the newest, 2 new messages").click()
     expect(talk.rows.last).to_be_in_viewport()

@@ -1,19 +1,19 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { type Browser, connected, fakeBrowser, restoreBrowser } from "../api/fake-browser";
+import { type Browser, connect, fakeBrowser, restoreBrowser } from "../api/fake-browser";
 import type { ChatEvent, Stored } from "../api/types";
 import { chatEvent, messageEvent, prompt, reset } from "./fixtures";
 import { OpenChat } from "./open-chat";
 
 let browser: Browser;
 let chat: OpenChat;
-let asked: string[];
+let requests: string[];
 let answer: (messages: readonly Stored[], next: number | null) => Promise<void>;
 
 beforeEach(() => {
   browser = fakeBrowser();
-  asked = [];
+  requests = [];
   vi.stubGlobal("fetch", (url: string) => {
-    asked.push(new URL(url, "http://page").searchParams.get("before") ?? "");
+    requests.push(new URL(url, "http://page").searchParams.get("before") ?? "");
     return new Promise((resolve) => {
       answer = async (messages, next) => {
         resolve(new Response(JSON.stringify({ messages, next })));
@@ -22,7 +22,7 @@ beforeEach(() => {
     });
   });
   chat = new OpenChat("c1");
-  connected(browser, chat);
+  connect(browser, chat);
 });
 
 afterEach(() => {
@@ -31,44 +31,44 @@ afterEach(() => {
 });
 
 function applyToChat(...events: readonly ChatEvent[]): void {
-  for (const { event, data, id } of events) browser.last.say(event, data, id);
+  for (const { event, data, id } of events) browser.last.send(event, data, id);
   vi.advanceTimersByTime(16);
 }
 
 const numbers = () => chat.transcript.get().messages.map(({ number }) => number);
-const said = (number: number) => prompt(number, String(number));
+const promptAt = (number: number) => prompt(number, String(number));
 
-test("what an edit took out while it was read is not shown", async () => {
+test("messages superseded during the request are not shown", async () => {
   applyToChat(
     chatEvent({ messages: 5 }),
     reset("history", 4),
-    messageEvent(said(4)),
-    messageEvent(said(5)),
+    messageEvent(promptAt(4)),
+    messageEvent(promptAt(5)),
   );
   void chat.readEarlier();
   applyToChat(
     { id: null, event: "superseded", data: { numbers: [2, 3, 4, 5] } },
-    messageEvent(said(6)),
+    messageEvent(promptAt(6)),
     chatEvent({ messages: 6, snapshot_version: 2 }),
   );
-  await answer([said(2), said(3)], 2);
+  await answer([promptAt(2), promptAt(3)], 2);
   expect(numbers()).toEqual([6]);
-  await answer([said(1)], null);
-  expect(asked).toEqual(["4", "4"]);
+  await answer([promptAt(1)], null);
+  expect(requests).toEqual(["4", "4"]);
   expect(numbers()).toEqual([1, 6]);
   expect(chat.earlier.get()).toEqual({ is: "rest" });
 });
 
-test("what was read of a history that began anew is of no use", async () => {
+test("a page of a history that was reset is dropped", async () => {
   applyToChat(
     chatEvent({ messages: 5 }),
     reset("history", 4),
-    messageEvent(said(4)),
-    messageEvent(said(5)),
+    messageEvent(promptAt(4)),
+    messageEvent(promptAt(5)),
   );
   void chat.readEarlier();
-  applyToChat(reset("history", 5), messageEvent(said(5)));
-  await answer([said(2), said(3)], 2);
+  applyToChat(reset("history", 5), messageEvent(promptAt(5)));
+  await answer([promptAt(2), promptAt(3)], 2);
   expect(numbers()).toEqual([5]);
-  expect(asked).toEqual(["4"]);
+  expect(requests).toEqual(["4"]);
 });

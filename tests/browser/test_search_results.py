@@ -9,14 +9,14 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
-from tests.browser.harness import Model, Pages, Server, Talk, imported, still
+from tests.browser.harness import Model, Pages, Server, Talk, import_chat, wait_until_still
 
 LENGTH: Final = 440
 WORDS: Final = {13: "numbat", 424: "bilby"}
 """One that is far up and has to be read first, and one that is read when the chat is opened."""
 
 
-def said() -> Iterator[Mapping[str, Any]]:
+def messages() -> Iterator[Mapping[str, Any]]:
     for number in range(1, LENGTH + 1):
         role, kind = ("user", "prompt") if number % 2 else ("assistant", "answer")
         text = f"Message {number}. {WORDS.get(number, 'Nothing.')} {'And so on. ' * (number % 7)}"
@@ -25,22 +25,22 @@ def said() -> Iterator[Mapping[str, Any]]:
 
 @pytest.fixture(scope="module")
 def chat(scripted_pair: tuple[Model, Server]) -> str:
-    return imported(scripted_pair[1], said())
+    return import_chat(scripted_pair[1], messages())
 
 
-def goes_to(page: Page, number: int) -> None:
-    """By the search, to the message and not just to its chat."""
+def go_to(page: Page, number: int) -> None:
+    """Open a message by the search."""
     page.keyboard.press("Control+k")
     page.get_by_role("combobox").fill(WORDS[number])
     page.get_by_role("option", name=re.compile(rf"Message {number}\. {WORDS[number]}")).click()
     page.wait_for_url(f"**/chats/*#m{number}")
 
 
-def is_at(talk: Talk, number: int) -> None:
-    """At the top of what is seen, and it stays there."""
+def assert_at(talk: Talk, number: int) -> None:
+    """The message is at the top of the visible part, and stays there."""
     row = talk.page.locator(f'[data-row="m{number}"]')
     expect(row).to_be_in_viewport(ratio=1)
-    still(talk.page)
+    wait_until_still(talk.page)
     expect(row).to_be_in_viewport(ratio=1)
     place = "(row) => row.getBoundingClientRect().top - row.closest('[role=log]').offsetTop"
     assert 0 <= row.evaluate(place) < 100
@@ -48,53 +48,54 @@ def is_at(talk: Talk, number: int) -> None:
 
 
 @pytest.mark.parametrize("number", WORDS)
-def test_what_the_search_finds_opens_the_chat_at_the_message(
+def test_a_search_result_opens_the_chat_at_the_message(
     open_page: Pages, server: Server, chat: str, number: int
 ) -> None:
     page = open_page(server, "/new")
     expect(page.get_by_role("textbox", name="Message")).to_be_focused()
-    goes_to(page, number)
-    is_at(Talk(page, server, chat), number)
+    go_to(page, number)
+    assert_at(Talk(page, server, chat), number)
 
 
-def test_another_message_of_the_open_chat_is_gone_to_and_so_is_one_that_is_back(
+def test_the_open_chat_scrolls_to_another_message_and_back(
     open_page: Pages, server: Server, chat: str
 ) -> None:
     talk = Talk.open(open_page, server, chat)
     far, near = WORDS
     for number in (near, far):
-        goes_to(talk.page, number)
-        is_at(talk, number)
+        go_to(talk.page, number)
+        assert_at(talk, number)
     talk.page.go_back()
-    is_at(talk, near)
+    assert_at(talk, near)
     talk.page.reload()
-    is_at(talk, near)
+    assert_at(talk, near)
 
 
-def test_a_message_is_gone_to_though_those_before_it_come_first(
+def test_the_page_scrolls_to_a_message_that_arrives_after_those_before_it(
     open_page: Pages, server: Server, chat: str
 ) -> None:
-    """As in a slow browser: what it was told so far is shown, and the rest later."""
+    """As in a slow browser: the first events are shown, and the rest arrive later."""
     page = open_page(server, "/new")
     few, later = 10, list[str | bytes]()
     sockets: list[WebSocketRoute] = []
     shown = 0
 
     def opens(socket: WebSocketRoute) -> None:
-        def hand_on(told: str | bytes) -> None:
+        def forward(frame: str | bytes) -> None:
             nonlocal shown
-            shown += '"event":"message"' in str(told)
-            later.append(told) if shown > few else socket.send(told)
+            shown += '"event":"message"' in str(frame)
+            later.append(frame) if shown > few else socket.send(frame)
 
         sockets.append(socket)
-        socket.connect_to_server().on_message(hand_on)
+        socket.connect_to_server().on_message(forward)
 
     page.route_web_socket(f"**/chats/{chat}/stream*", opens)
     _, near = WORDS
-    goes_to(page, near)
+    expect(page.get_by_role("textbox", name="Message")).to_be_focused()
+    go_to(page, near)
     talk = Talk(page, server, chat)
     expect(talk.rows).to_have_count(few)
-    still(page)
-    for told in later:
-        sockets[-1].send(told)
-    is_at(talk, near)
+    wait_until_still(page)
+    for frame in later:
+        sockets[-1].send(frame)
+    assert_at(talk, near)

@@ -13,7 +13,7 @@ BUSY = 6
 """How much slower a machine may be that has other things to do: the bench has the figure itself."""
 
 
-def test_tasks_are_counted_for_the_frame_that_they_were_done_for() -> None:
+def test_tasks_count_for_the_frame_that_they_belong_to() -> None:
     about = {"pid": 1, "tid": 2}
     frames = [
         {**about, "name": "BeginMainThreadFrame", "ph": "I", "ts": ts} for ts in (0, 100, 200)
@@ -29,7 +29,7 @@ def test_tasks_are_counted_for_the_frame_that_they_were_done_for() -> None:
 
 
 @pytest.mark.timeout(180)
-def test_a_frame_is_soon_done_in_a_long_chat_with_a_long_answer(
+def test_frames_stay_short_in_a_long_chat_with_a_long_answer(
     browser: Browser, tmp_path: Path
 ) -> None:
     """A fifth of what the bench measures: here it is for mistakes that cost frames, not for one."""
@@ -38,5 +38,5 @@ def test_a_frame_is_soon_done_in_a_long_chat_with_a_long_answer(
     assert p95(work) < BUSY * GOAL
 
 
-def test_the_page_needs_little_to_begin() -> None:
+def test_the_page_starts_with_few_bytes_and_little_script_time() -> None:
     assert start_size() < GOAL_START

@@ -7,7 +7,7 @@ import re
 from playwright.sync_api import Locator, expect
 
 from holdfast.testing import Item, call
-from tests.browser.harness import Held, Model, Pages, Server, Talk, axe, told
+from tests.browser.harness import HeldRequests, Model, Pages, Server, Talk, axe, messages_of
 
 
 def write(path: str, content: str = "words\n") -> Item:
@@ -40,7 +40,7 @@ def test_a_change_is_shown_before_it_is_allowed_and_made_after(
     talk.converges()
 
 
-def test_what_is_allowed_for_a_chat_is_not_asked_again(
+def test_a_call_allowed_for_a_chat_needs_no_second_approval(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     model.says(write("a.txt"), write("b.txt"), "Both are written.")
@@ -58,8 +58,8 @@ def test_arguments_are_changed_before_a_call_runs(
     model.says(write("changed.txt", "theirs\n"), "It is written.")
     talk = Talk.begin(open_page, server, "Write a file")
     card(talk).get_by_role("button", name="Change arguments").click()
-    field = card(talk).get_by_label("Arguments to run it with")
-    allow = card(talk).get_by_role("button", name="Allow with these")
+    field = card(talk).get_by_label("Arguments for this call")
+    allow = card(talk).get_by_role("button", name="Allow with these arguments")
     field.fill('{"path": "changed.txt"')
     expect(allow).to_be_disabled()
     field.fill('{"path": "changed.txt", "content": "mine\\n"}')
@@ -69,27 +69,27 @@ def test_arguments_are_changed_before_a_call_runs(
     talk.converges()
 
 
-def test_a_call_is_denied_with_a_reason_that_the_model_is_told(
+def test_the_model_gets_the_reason_of_a_denied_call(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     model.says(write("denied.txt"), "Then I leave it.")
     talk = Talk.begin(open_page, server, "Write a file")
     card(talk).get_by_role("button", name="Deny").click()
-    card(talk).get_by_label("Why not").fill("Not in this directory")
+    card(talk).get_by_label("Reason, or").fill("Not in this directory")
     card(talk).get_by_role("button", name="Deny").click()
     expect(talk.rows.last).to_contain_text("Then I leave it.")
     expect(talk.call("write_file")).to_have_attribute("data-state", "refused")
-    assert "Not in this directory" in told(model, 1)
+    assert "Not in this directory" in messages_of(model, 1)
     assert not (server.work / "denied.txt").exists()
     talk.converges()
 
 
-def test_who_thinks_better_of_it_is_back_at_the_button_that_they_pressed(
+def test_cancelling_a_form_returns_the_focus_to_its_button(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     model.says(write("later.txt"), "It is written.")
     talk = Talk.begin(open_page, server, "Write a file")
-    for name, field in (("Deny", "Why not"), ("Change arguments", "Arguments to run it with")):
+    for name, field in (("Deny", "Reason, or"), ("Change arguments", "Arguments for this call")):
         button = card(talk).get_by_role("button", name=name)
         button.press("Enter")
         expect(card(talk).get_by_label(field)).to_be_focused()
@@ -98,7 +98,7 @@ def test_who_thinks_better_of_it_is_back_at_the_button_that_they_pressed(
         button.press("Enter")
         card(talk).get_by_role("button", name="Cancel").press("Enter")
         expect(button).to_be_focused()
-    talk.page.keyboard.press("a")  # so the keys of the card are still at hand
+    talk.page.keyboard.press("a")  # the focus is in the card
     expect(talk.rows.last).to_contain_text("It is written.")
 
 
@@ -125,12 +125,12 @@ def test_questions_are_answered_in_a_form(open_page: Pages, server: Server, mode
     expect(asked).to_contain_text("Blue")
     expect(asked).to_contain_text("S, L")
     expect(asked).to_contain_text("A hat")
-    for said in ("Blue", "A hat"):
-        assert said in told(model, 1)
+    for answer in ("Blue", "A hat"):
+        assert answer in messages_of(model, 1)
     talk.converges()
 
 
-def test_the_inbox_gathers_what_waits_in_all_chats(
+def test_the_inbox_shows_the_pending_actions_of_all_chats(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     # The plan goes by the order of the requests: each chat is to have asked before the next does.
@@ -150,7 +150,7 @@ def test_the_inbox_gathers_what_waits_in_all_chats(
     expect(page).to_have_title(re.compile(r"^\(1\) "))
     with_two = page.locator(".inbox-group", has_text="The second")
     with_two.get_by_role("article").press("d")
-    with_two.get_by_label("Why not").press("Enter")
+    with_two.get_by_label("Reason, or").press("Enter")
     expect(with_two).to_contain_text("Denied")
     expect(page).not_to_have_title(re.compile(r"^\("))
     with_one.get_by_role("link", name="The first").click()
@@ -159,9 +159,7 @@ def test_the_inbox_gathers_what_waits_in_all_chats(
     Talk(page, server, two).converges()
 
 
-def test_two_chats_that_wait_at_once_are_both_counted(
-    open_page: Pages, server: Server, model: Model
-) -> None:
+def test_two_waiting_chats_are_both_counted(open_page: Pages, server: Server, model: Model) -> None:
     model.says(write("x.txt"), write("y.txt"), "Written.", "Written.")
     page = open_page(server, "/inbox")
     chats = [server.ask("/chats", {"prompt": "Please write x"})["id"]]
@@ -190,7 +188,7 @@ def test_two_chats_that_wait_at_once_are_both_counted(
         assert (server.work / path).exists()
 
 
-def test_what_was_answered_in_another_tab_is_said_to_be_answered(
+def test_an_action_answered_in_another_tab_is_shown_as_answered(
     open_page: Pages, server: Server, model: Model
 ) -> None:
     model.says(write("tabs.txt"), "Written.")
@@ -199,7 +197,7 @@ def test_what_was_answered_in_another_tab_is_said_to_be_answered(
     inbox = open_page(server, "/inbox", beside=one.page)
     expect(inbox.get_by_role("button", name="Allow once")).to_be_visible()
     two = Talk.open(open_page, server, one.id, beside=one.page)
-    held = Held(two.page, "**/actions/*")
+    held = HeldRequests(two.page, "**/actions/*")
     with two.page.expect_request("**/actions/*"):
         card(two).get_by_role("button", name="Allow once").click()
     # Both have clicked: the first tab is faster.
