@@ -44,14 +44,16 @@ export function deliveryModes(status: Status | null): readonly DeliveryMode[] {
       name: "Queue",
       keys: "Enter",
       about: waits
-        ? "Delivered when its question is answered and the turn is over."
+        ? "Delivered when the pending action is answered and the turn is over."
         : "Delivered when this turn is over.",
     },
     {
       deliver: "steer",
       name: "Steer",
       keys: "Ctrl+Enter",
-      about: waits ? "Skips its question and delivers this." : "Delivered before the next step.",
+      about: waits
+        ? "Skips the pending action and delivers this."
+        : "Delivered before the next step.",
     },
     {
       deliver: "interrupt",
@@ -77,8 +79,8 @@ export function waitingHint(status: Status | null, actions: readonly Pending[]):
   const kinds = new Set(actions.map((action) => action.kind));
   const queued = (until: string, skipped: string) =>
     `A message is queued until ${until}; steering skips ${skipped}.`;
-  if (kinds.has("approval") || kinds.has("answer"))
-    return queued("you have answered", "the question");
+  if (kinds.has("approval")) return queued("you have answered", "the call");
+  if (kinds.has("answer")) return queued("you have answered", "the question");
   if (kinds.has("client")) return queued("the client has answered", "the call");
   if (kinds.has("child")) return queued("the subagents are done", "waiting for them");
   return queued("the agent continues", "what it is waiting for");

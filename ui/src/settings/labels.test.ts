@@ -133,7 +133,7 @@ describe("a key that changes the default model", () => {
   const provider = { usable: false, default: "acme:large" } as Provider;
 
   test("leads to a warning if that is possible", () => {
-    expect(defaultModelWarning(provider)).toContain("acme:large may then answer");
+    expect(defaultModelWarning(provider)).toContain("acme:large may then become the default model");
     expect(defaultModelWarning({ ...provider, usable: true })).toBeNull();
     expect(defaultModelWarning({ ...provider, default: null })).toBeNull();
   });
@@ -145,7 +145,7 @@ describe("a key that changes the default model", () => {
     ];
     const now = [{ name: "a", model: "acme:large" }, ...before.slice(1)];
     expect(changedModels(before, now)).toBe(
-      "a now answers with acme:large, including in chats where no other model is chosen.",
+      "The default model of a is now acme:large, also in chats without a chosen model.",
     );
     expect(changedModels(before, before)).toBeNull();
     expect(changedModels([], now)).toBeNull();

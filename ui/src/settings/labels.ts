@@ -113,8 +113,8 @@ export function keyError(key: string): string | null {
 export function defaultModelWarning({ usable, default: model }: Provider): string | null {
   if (usable || model === null) return null;
   return (
-    `${model} may then answer wherever no other model is chosen, including in existing chats. ` +
-    "Choose a model in a chat to keep it there."
+    `${model} may then become the default model, also in existing chats without a chosen model. ` +
+    "To keep the current model in a chat, choose it there."
   );
 }
 
@@ -128,8 +128,8 @@ export function changedModels(
   const old = new Map(before.map(({ name, model }) => [name, model]));
   const changed = now.filter(({ name, model }) => (old.get(name) ?? model) !== model);
   if (changed.length === 0) return null;
-  const each = changed.map(({ name, model }) => `${name} now answers with ${model}`);
-  return `${each.join(", ")}, including in chats where no other model is chosen.`;
+  const each = changed.map(({ name, model }) => `the default model of ${name} is now ${model}`);
+  return asSentence(`${each.join(", ")}, also in chats without a chosen model`);
 }
 
 export type Validity =
