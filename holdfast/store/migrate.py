@@ -166,8 +166,8 @@ def _missing(applied: Sequence[tuple[int, str]], known: Sequence[Migration]) -> 
         label = _label(number, name)
         if number > len(known):
             raise CannotOpen(
-                f"the database has migration {label}, which this version of holdfast does not "
-                "know: upgrade holdfast"
+                "the database is of a newer version: this one does not have its migration "
+                f"{label}: upgrade holdfast"
             )
         if number != index + 1:
             raise CannotOpen(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger("holdfast")
 MEMORY: Final = ":memory:"
 URL_EXAMPLES: Final = (
-    "use sqlite:///chats.db for a file in this directory, sqlite:////var/lib/chats.db for an "
+    "write sqlite:///chats.db for a file in this directory, sqlite:////var/lib/chats.db for an "
     "absolute path, or postgresql://user:password@host/name"
 )
 
@@ -70,7 +70,7 @@ async def open_database(
         if listen_url is not None:
             raise ConfigError("listen_url is for PostgreSQL: leave it out for a SQLite database")
         if target.location == MEMORY and not writes:
-            raise ConfigError("a database in memory would be empty: use a file to read")
+            raise ConfigError("a database in memory would be empty: name a file to read")
         from holdfast.store.sqlite.database import open_sqlite
 
         file = open_sqlite(
@@ -102,7 +102,7 @@ def parse(url: str) -> DatabaseTarget:
             return DatabaseTarget("sqlite", _file(rest))
         case _ if kind.startswith(("postgresql+", "postgres+", "sqlite+")) and colon:
             plain = kind.partition("+")[0]
-            raise ConfigError(f"the driver cannot be chosen: use {plain}:// without +…")
+            raise ConfigError(f"the driver cannot be chosen: write {plain}:// without +…")
         case _ if colon and kind.isalnum():
             raise ConfigError(f"unknown kind of database {kind}: {URL_EXAMPLES}")
     raise ConfigError(f"this is not a database URL: {URL_EXAMPLES}")
@@ -120,8 +120,8 @@ def _file(rest: str) -> str:
         )
     if "?" in rest or "#" in rest:
         raise ConfigError(
-            "the URL of a SQLite database has no options: remove the text after ? or #; "
-            "in a file name use %3F and %23"
+            "the URL of a SQLite database has no options: remove what follows ? or #; "
+            "in a file name they are written as %3F and %23"
         )
     path = unquote(rest[1:])
     if not path.strip() or not path.isprintable():

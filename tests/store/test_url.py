@@ -77,7 +77,7 @@ def test_a_url_names_a_file_a_server_or_memory(url: str, place: DatabaseTarget) 
     [
         ("", "this is not a database URL: write sqlite:///chats.db"),
         ("chats.db", "this is not a database URL: write sqlite:///chats.db"),
-        ("/var/lib/chats.db", "sqlite:////var/lib/chats.db for one anywhere"),
+        ("/var/lib/chats.db", "sqlite:////var/lib/chats.db for an absolute path"),
         ("sqlite:chats.db", "this is not a database URL"),
         ("sqlite:/chats.db", "this is not a database URL"),
         ("sqlite://chats.db", "sqlite: needs three slashes"),
@@ -91,8 +91,11 @@ def test_a_url_names_a_file_a_server_or_memory(url: str, place: DatabaseTarget) 
         ("postgresql:/ann:s3cret@h/n", "this is not a database URL"),
         ("ann:s3cret@h/n", "this is not a database URL"),
         ("ann:s3cret@://h/n", "this is not a database URL"),
-        (Path("chats.db"), "by text, not by a PosixPath: write sqlite:///chats.db for a file here"),
-        (None, "by text, not by a NoneType: write sqlite:///chats.db"),
+        (
+            Path("chats.db"),
+            "text, not a PosixPath: write sqlite:///chats.db for a file in this directory",
+        ),
+        (None, "text, not a NoneType: write sqlite:///chats.db"),
     ],
 )
 def test_what_is_no_url_is_refused_with_what_to_write_and_not_repeated(url: Any, says: str) -> None:

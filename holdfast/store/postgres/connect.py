@@ -120,10 +120,10 @@ def check_server(version: int, encoding: str) -> None:
     """Raise `CannotOpen` for an unsupported server version or encoding."""
     if version < OLDEST_VERSION:
         raise CannotOpen(
-            f"PostgreSQL {version} is too old: upgrade the server to {OLDEST_VERSION} or later"
+            f"PostgreSQL {version} is too old: {OLDEST_VERSION} or later is needed, upgrade it"
         )
     if encoding.replace("-", "").upper() != "UTF8":
         raise CannotOpen(
-            f"the database has the encoding {encoding}: create one with ENCODING 'UTF8', as with "
+            f"the database is encoded in {encoding}: create one with ENCODING 'UTF8', as with "
             "createdb --encoding=UTF8 --template=template0"
         )

@@ -42,7 +42,7 @@ def run_to_end(function: Callable[..., Awaitable[T]], tx: SqliteTx, *arguments: 
     with suppress(Exception):  # the error below has the reason
         coroutine.close()
     raise TypeError(
-        f"{function!r} awaits something other than the database: "
+        f"{function!r} waits for something other than the database: "
         "do that before or after the transaction"
     )
 

@@ -203,7 +203,7 @@ def test_a_file_that_is_open_to_other_users_is_warned_about(
 def test_a_file_that_is_open_in_this_process_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "chats.db"
     with closing(open_file(path, SOUND)):
-        assert "is open in this process already: use the one that is open" in refused(path)
+        assert "is open in this process already: use the open database" in refused(path)
     open_file(path, SOUND).close()
 
 
@@ -233,7 +233,7 @@ def test_a_file_that_another_process_has_open_is_refused_until_that_one_dies(
         assert holder.stdout.readline() == b"open\n"
         message = refused(path)
         assert f"is open in another process ({holder.pid})" in message
-        assert "stop that one, or use PostgreSQL" in message
+        assert "stop that process, or use PostgreSQL" in message
         holder.kill()
         holder.wait(10)
         open_file(path, SOUND).close()
