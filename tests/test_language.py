@@ -49,7 +49,6 @@ FOLDERS_NOT_COVERED: Final = frozenset(
         "kernel/schema",
         "providers",
         "providers/anthropic",
-        "providers/demo",
         "providers/google",
         "providers/openai_chat",
         "providers/openai_responses",

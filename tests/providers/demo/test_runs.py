@@ -110,7 +110,7 @@ async def test_steering_ends_a_chain_and_is_answered() -> None:
         ("server", "server"),
         ("cut", "stream_cut"),
         ("empty", "empty_response"),
-        ("silence", "stream_silent"),
+        ("silent", "stream_silent"),
     ],
 )
 async def test_it_goes_through_after_as_many_failures_as_asked_for(kind: str, retried: str) -> None:

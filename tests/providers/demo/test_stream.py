@@ -25,7 +25,7 @@ from holdfast.kernel.model import Block, Delta, Finished, Request, Shape, TextDe
 from holdfast.messages import File, Text
 from holdfast.models import Settings
 from holdfast.providers.demo import SPEECH, Demo
-from holdfast.providers.demo.intents import FAILURES
+from holdfast.providers.demo.parser import FAILURES
 from tests.kernel.runs import now
 from tests.providers.demo.requests import (
     ALL,
@@ -250,7 +250,7 @@ async def test_a_stream_can_be_cut_empty_or_silent() -> None:
     assert isinstance((await deltas(ask("cut"), model))[-1], Finished)
     assert await deltas(ask("empty"), model) == [Finished()]
     with anyio.move_on_after(1_000) as patience:
-        await deltas(ask("silence"), model)
+        await deltas(ask("silent"), model)
     assert patience.cancelled_caught
 
 
