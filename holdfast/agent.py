@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias, Union, cast, get_args
 from msgspec import Struct, structs
 
 from holdfast.kernel.admission import Eager, Gate, Middleware
-from holdfast.kernel.context import Trim, estimate_text
 from holdfast.kernel.decide import Approved, CallState, Recorded
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.events import Action
@@ -34,6 +33,7 @@ from holdfast.kernel.output import Output
 from holdfast.kernel.policy import Policy
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.prepare import Active, Project, trim_of
+from holdfast.kernel.projection import Trim, estimate_text
 from holdfast.kernel.results import Unencodable, mark_stop, result, result_from_value
 from holdfast.kernel.run import Run
 from holdfast.kernel.schema import BadArguments

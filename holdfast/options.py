@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.kernel.policy import (
     Calls as Calls,
-    Context as Context,
+    ContextLimits as ContextLimits,
     Policy as Policy,
     Retry as Retry,
     Stream as Stream,

@@ -22,7 +22,7 @@ from holdfast.hooks import Allow, Stopping
 from holdfast.kernel.prepare import model_of
 from holdfast.messages import Message, Text, ToolCall, ToolResult, dump, load
 from holdfast.models import Block, Fallback, ProviderTool, Request, Settings
-from holdfast.options import Context, Policy
+from holdfast.options import ContextLimits, Policy
 from holdfast.testing import ScriptedModel, call, fail, ports
 from tests.namespace import FRONT, NAMESPACES, public_names
 
@@ -258,7 +258,7 @@ def test_an_agent_may_say_how_models_are_made_of_their_names() -> None:
 
 
 def test_only_an_agent_takes_a_name_and_the_others_say_what_to_do() -> None:
-    for wrong in (lambda: Context(model="a:b"), lambda: Fallback(["a:b"])):  # type: ignore[arg-type, list-item]
+    for wrong in (lambda: ContextLimits(model="a:b"), lambda: Fallback(["a:b"])):  # type: ignore[arg-type, list-item]
         with pytest.raises(ConfigError, match=r"use holdfast\.model\('a:b'\)"):
             wrong()
 
@@ -449,7 +449,7 @@ def test_a_tool_that_cannot_be_described_is_refused_with_its_agent() -> None:
     [
         lambda: Policy(retry=3),  # type: ignore[arg-type]
         lambda: Policy(context={"keep": 5}),  # type: ignore[arg-type]
-        lambda: Context(model="acme:one"),  # type: ignore[arg-type]
+        lambda: ContextLimits(model="acme:one"),  # type: ignore[arg-type]
         lambda: Agent(model=ScriptedModel),  # type: ignore[arg-type]
         lambda: Settings(temperature="hot"),  # type: ignore[arg-type]
         lambda: tool(timeout="5")(sorted),  # type: ignore[call-overload]

@@ -9,7 +9,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from holdfast.kernel.context import without_calls
 from holdfast.kernel.messages import (
     TRANSPARENT,
     Checkpoint,
@@ -18,6 +17,7 @@ from holdfast.kernel.messages import (
     ToolCall,
     ToolResult,
 )
+from holdfast.kernel.projection import without_calls
 
 Complaint: TypeAlias = tuple[int, str, str]
 """Number of the violated invariant, the row, and what is wrong with it."""

@@ -12,19 +12,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.kernel.context import (
-    CompactionPlan,
-    Trim,
-    covered,
-    estimate_text,
-    last_checkpoint,
-    plan_context,
-    plan_cut,
-    size_after,
-    trim_before,
-    view,
-    without_summary,
-)
 from holdfast.kernel.errors import FailureKind, ModelError
 from holdfast.kernel.messages import (
     AskedBy,
@@ -39,7 +26,20 @@ from holdfast.kernel.messages import (
     note,
 )
 from holdfast.kernel.model import Block, Request, Settings
-from holdfast.kernel.policy import Context
+from holdfast.kernel.policy import ContextLimits
+from holdfast.kernel.projection import (
+    CompactionPlan,
+    Trim,
+    covered,
+    estimate_text,
+    last_checkpoint,
+    plan_context,
+    plan_cut,
+    size_after,
+    trim_before,
+    view,
+    without_summary,
+)
 
 SUMMARY_SECTIONS: Final = (
     "Goal",
@@ -112,7 +112,7 @@ class CompactionInput(Struct, frozen=True):
     window: int | None
     """Context window in tokens: the smaller of the agent's model and the summary's model."""
     asked_by: AskedBy | None
-    policy: Context
+    policy: ContextLimits
 
     @property
     def trim(self) -> Trim:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.kernel.context import NOTHING_REMOVED, Projection, RemovedParts, Trim
 from holdfast.kernel.messages import Message
+from holdfast.kernel.projection import NOTHING_REMOVED, Projection, RemovedParts, Trim
 from holdfast.kernel.turn import Turn, fold, fold_all
 
 

@@ -118,7 +118,7 @@ class Calls(Struct, frozen=True, kw_only=True):
             _whole(256, max_result=self.max_result)
 
 
-class Context(Struct, frozen=True, kw_only=True):
+class ContextLimits(Struct, frozen=True, kw_only=True):
     """Limits of the history that is sent, and of its compaction."""
 
     window: int | None = None
@@ -193,7 +193,7 @@ _GROUPS: Final[Mapping[str, type]] = {
     "retry": Retry,
     "stream": Stream,
     "calls": Calls,
-    "context": Context,
+    "context": ContextLimits,
     "wording": Wording,
 }
 
@@ -214,7 +214,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     retry: Retry = Retry()
     stream: Stream = Stream()
     calls: Calls = Calls()
-    context: Context = Context()
+    context: ContextLimits = ContextLimits()
     wording: Wording = Wording()
 
     def __post_init__(self) -> None:

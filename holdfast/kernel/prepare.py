@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from holdfast.kernel.admission import Middleware, Toolbox
 from holdfast.kernel.compact import CompactionInput
-from holdfast.kernel.context import NOTHING_REMOVED, RemovedParts, Trim, repaired
 from holdfast.kernel.decide import Rules, size
 from holdfast.kernel.errors import ConfigError, PrepareError, describe
 from holdfast.kernel.history import History
 from holdfast.kernel.messages import AskedBy, Message
 from holdfast.kernel.model import Model, Request
 from holdfast.kernel.policy import max_result
+from holdfast.kernel.projection import NOTHING_REMOVED, RemovedParts, Trim, repaired
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent

@@ -13,8 +13,8 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.kernel.context import estimate
 from holdfast.kernel.messages import Message, ToolCall, ToolResult
+from holdfast.kernel.projection import estimate
 
 
 class FailureStreak(Struct, frozen=True, gc=False):

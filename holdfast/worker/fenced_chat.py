@@ -25,11 +25,11 @@ from holdfast.chat.rows import Charge, ChatRow, Fence, JournalCall, Partial, Que
 from holdfast.chat.transitions import runner
 from holdfast.chat.transitions.commit_step import COMMIT_STEP, Committed, StepCommit
 from holdfast.chat.transitions.runner import Advanced, Leftover
-from holdfast.kernel.context import Trim
 from holdfast.kernel.decide import CallState
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.history import History
 from holdfast.kernel.messages import Message
+from holdfast.kernel.projection import Trim
 from holdfast.observe.observer import Stretch
 from holdfast.store.database import Closed, Database, OutcomeUnknown, Tx, Unavailable
 from holdfast.worker.options import MICRO

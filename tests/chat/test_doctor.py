@@ -26,8 +26,8 @@ from holdfast.chat.state_machine import Transition
 from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.chat.transitions.claims import MAX_CRASHES
 from holdfast.chat.transitions.lifecycle import NewChat
-from holdfast.kernel.context import NO_RESULT, Projection, Trim, view, whole_pairs
 from holdfast.kernel.messages import Message, Part, ToolResult, results_message
+from holdfast.kernel.projection import NO_RESULT, Projection, Trim, view, whole_pairs
 from holdfast.store.database import Database, Unavailable
 from holdfast.testing import Clock
 from tests.chat.broken import (

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from holdfast import Tool, tool
 from holdfast.kernel.compact import SUMMARY_INSTRUCTIONS, SUMMARY_SECTIONS
-from holdfast.kernel.context import estimate_all
 from holdfast.kernel.model import Request
-from holdfast.options import Context, Policy
+from holdfast.kernel.projection import estimate_all
+from holdfast.options import ContextLimits, Policy
 from holdfast.testing import ScriptedModel, call, usage
 
 WINDOW: Final = 32_000
@@ -53,4 +53,4 @@ async def look() -> str:
 
 
 TOOLS: Final[tuple[Tool, ...]] = (look,)
-POLICY: Final = Policy(max_steps=100_000, context=Context())
+POLICY: Final = Policy(max_steps=100_000, context=ContextLimits())

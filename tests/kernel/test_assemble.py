@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.kernel.assemble import Assembly
-from holdfast.kernel.context import whole_pairs
 from holdfast.kernel.events import Event, ToolCalled, ToolFinished, Warned
 from holdfast.kernel.messages import (
     File,
@@ -39,6 +38,7 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
+from holdfast.kernel.projection import whole_pairs
 from holdfast.testing import START, Clock, ports
 
 E = TypeVar("E")

@@ -17,7 +17,6 @@ from holdfast.kernel.compact import (
     SUMMARY_SECTIONS,
     transcript,
 )
-from holdfast.kernel.context import Trim, estimate, view
 from holdfast.kernel.errors import ConfigError, FailureKind
 from holdfast.kernel.events import (
     Compacted,
@@ -48,7 +47,8 @@ from holdfast.kernel.messages import (
     user_message,
 )
 from holdfast.kernel.model import Model, Request, TextDelta
-from holdfast.options import Context, Policy, Retry
+from holdfast.kernel.projection import Trim, estimate, view
+from holdfast.options import ContextLimits, Policy, Retry
 from holdfast.testing import (
     Item,
     ScriptedModel,
@@ -155,7 +155,7 @@ def agent(
         policy=Policy(
             max_steps=max_steps,
             retry=retry or Retry(first_delay=0),
-            context=Context(window=window, **context),
+            context=ContextLimits(window=window, **context),
         ),
         ports=ports(),
     )
@@ -1051,7 +1051,7 @@ async def test_a_limit_that_came_with_an_overflow_is_what_the_compaction_aims_be
     assert model.requests[1].settings.max_output_tokens == 4_000 // 4
     model = ScriptedModel([OVERFLOW, SUMMARY, "Done."])
     await agent(model, window=None).run("Go on.", history=long_chat(tokens=100))
-    assert model.requests[1].settings.max_output_tokens == Context().summary_tokens
+    assert model.requests[1].settings.max_output_tokens == ContextLimits().summary_tokens
 
 
 async def test_a_limit_that_came_with_an_overflow_counts_for_the_rest_of_the_run() -> None:

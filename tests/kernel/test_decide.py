@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.kernel.context import estimate
 from holdfast.kernel.decide import (
     Approved,
     AwaitingAction,
@@ -35,6 +34,7 @@ from holdfast.kernel.decide import (
 )
 from holdfast.kernel.events import Action
 from holdfast.kernel.messages import AskedBy, Message, ToolCall, injected, note
+from holdfast.kernel.projection import estimate
 from holdfast.kernel.turn import Turn, fold, fold_all
 from tests.kernel.histories import (
     IDS,

@@ -16,7 +16,7 @@ from holdfast.kernel.events import Event, Retrying, RunEnded, Warned
 from holdfast.kernel.messages import Message, Text, ToolCall, user_message
 from holdfast.kernel.model import Delta, Finished, Model, Request, TextDelta
 from holdfast.models import Fallback, ProviderTool
-from holdfast.options import Context, Policy, Retry, Stream
+from holdfast.options import ContextLimits, Policy, Retry, Stream
 from holdfast.testing import (
     Item,
     ScriptedModel,
@@ -305,7 +305,7 @@ async def test_a_model_that_is_no_longer_there_is_not_stayed_with() -> None:
 async def test_a_compaction_does_not_change_who_is_stayed_with() -> None:
     a = model("a", BUSY, SUMMARY, "never asked")
     b = model("b", ["Words. " * 500, call("look"), usage(input=7_500)], "Here.")
-    holdfast = agent(a, b, context=Context(window=10_000, keep=0))
+    holdfast = agent(a, b, context=ContextLimits(window=10_000, keep=0))
     result = await holdfast.run("Hello?")
     assert writers(result.history) == ["scripted:b"] * 2
 
@@ -414,7 +414,7 @@ async def test_summaries_fall_back_too() -> None:
         user_message("Build. " * 100),
         Message("assistant", (Text("Built. " * 200),), "answer", model="scripted:a"),
     )
-    holdfast = agent(a, b, context=Context(window=10_000))
+    holdfast = agent(a, b, context=ContextLimits(window=10_000))
     result = await holdfast.run(history=history, compact=True)
     assert result.reason == "stop"
     assert asked(a, b) == [1, 1]

@@ -34,7 +34,7 @@ from holdfast.kernel.model import (
     Request,
     TextDelta,
 )
-from holdfast.options import Context, Policy, Retry, Stream
+from holdfast.options import ContextLimits, Policy, Retry, Stream
 from holdfast.testing import (
     Item,
     ScriptedModel,
@@ -59,7 +59,7 @@ from tests.kernel.runs import scripted
 ONCE: Final = Retry(attempts=1)
 AT_ONCE: Final = Retry(first_delay=0)
 LIMITS: Final = Stream()
-CONTEXT: Final = Context()
+CONTEXT: Final = ContextLimits()
 Streaming = Callable[[Request], AsyncIterator[Delta]]
 
 
@@ -100,7 +100,7 @@ def policy(
     *,
     retry: Retry = AT_ONCE,
     stream: Stream = LIMITS,
-    context: Context = CONTEXT,
+    context: ContextLimits = CONTEXT,
     buffer: int = 64,
 ) -> Policy:
     return Policy(retry=retry, stream=stream, context=context, buffer=buffer)
@@ -910,7 +910,9 @@ async def look() -> str:
     return "nothing " * 400
 
 
-async def compacts(first: Item, *, profile: int | None = None, context: Context = CONTEXT) -> bool:
+async def compacts(
+    first: Item, *, profile: int | None = None, context: ContextLimits = CONTEXT
+) -> bool:
     """Whether a run whose first step fills 8,000 tokens is compacted before the second."""
     model = ScriptedModel(
         [[call("look"), usage(input=7_900, output=100), first]], default="Here.", window=profile
@@ -946,7 +948,7 @@ async def test_the_window_is_the_providers_else_the_profiles_else_the_configured
     reported: int | None, profile: int | None, configured: int | None, small: bool
 ) -> None:
     first = finish("tool_calls", window=reported)
-    context = Context(window=configured)
+    context = ContextLimits(window=configured)
     assert await compacts(first, profile=profile, context=context) is small
 
 

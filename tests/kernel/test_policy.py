@@ -14,10 +14,10 @@ from msgspec import Struct, structs
 import holdfast
 from holdfast.errors import ConfigError
 from holdfast.kernel.policy import max_result
-from holdfast.options import Calls, Context, Policy, Retry, Stream, Wording
+from holdfast.options import Calls, ContextLimits, Policy, Retry, Stream, Wording
 from holdfast.testing import ScriptedModel
 
-GROUPS: Final[tuple[type[Struct], ...]] = (Retry, Stream, Calls, Context, Wording, Policy)
+GROUPS: Final[tuple[type[Struct], ...]] = (Retry, Stream, Calls, ContextLimits, Wording, Policy)
 PACKAGE: Final = Path(holdfast.__file__).parent
 
 LEAST: Final[list[tuple[type[Struct], str, float]]] = [
@@ -34,15 +34,15 @@ LEAST: Final[list[tuple[type[Struct], str, float]]] = [
     (Calls, "max_arguments", 1),
     (Calls, "max_result", 256),
     (Calls, "progress_length", 1),
-    (Context, "window", 1_000),
-    (Context, "threshold", 1),
-    (Context, "keep", 0),
-    (Context, "summary_attempts", 1),
-    (Context, "summary_tokens", 256),
-    (Context, "context_tokens", 0),
-    (Context, "keep_results", 0),
-    (Context, "relief", 1),
-    (Context, "trim_to", 1),
+    (ContextLimits, "window", 1_000),
+    (ContextLimits, "threshold", 1),
+    (ContextLimits, "keep", 0),
+    (ContextLimits, "summary_attempts", 1),
+    (ContextLimits, "summary_tokens", 256),
+    (ContextLimits, "context_tokens", 0),
+    (ContextLimits, "keep_results", 0),
+    (ContextLimits, "relief", 1),
+    (ContextLimits, "trim_to", 1),
     (Policy, "max_steps", 1),
     (Policy, "recoveries", 0),
     (Policy, "repairs", 0),
@@ -50,9 +50,9 @@ LEAST: Final[list[tuple[type[Struct], str, float]]] = [
 ]
 """The smallest value that each number may have."""
 MOST: Final[list[tuple[type[Struct], str, float]]] = [
-    (Context, "threshold", 100),
-    (Context, "relief", 100),
-    (Context, "trim_to", 4_000),
+    (ContextLimits, "threshold", 100),
+    (ContextLimits, "relief", 100),
+    (ContextLimits, "trim_to", 4_000),
 ]
 ABOVE_ZERO: Final[list[tuple[type[Struct], str]]] = [
     (Stream, "first_event"),
@@ -85,7 +85,7 @@ NUMBERS: Final = [
 def test_every_number_has_a_check() -> None:
     """One that is missing here was added without a limit, or without a test of it."""
     checked = {(group, name) for group, name, _ in LEAST} | set(ABOVE_ZERO)
-    checked.add((Context, "trim_over"))  # not below trim_to
+    checked.add((ContextLimits, "trim_over"))  # not below trim_to
     assert checked == set(NUMBERS)
 
 
@@ -139,16 +139,16 @@ def test_a_refusal_says_what_was_given_and_what_to_use(group: type[Struct], name
 @given(keep=st.integers(-5, 110), threshold=st.integers(-5, 110))
 def test_what_is_kept_is_less_than_what_triggers_a_compaction(keep: int, threshold: int) -> None:
     if 1 <= threshold <= 100 and 0 <= keep < threshold:
-        assert Context(keep=keep, threshold=threshold).keep == keep
+        assert ContextLimits(keep=keep, threshold=threshold).keep == keep
     else:
         with pytest.raises(ConfigError):
-            Context(keep=keep, threshold=threshold)
+            ContextLimits(keep=keep, threshold=threshold)
 
 
 def test_results_are_not_shortened_to_more_than_they_had() -> None:
-    assert Context(trim_over=500, trim_to=500).trim_to == 500
+    assert ContextLimits(trim_over=500, trim_to=500).trim_to == 500
     with pytest.raises(ConfigError, match="trim_to"):
-        Context(trim_over=500, trim_to=501)
+        ContextLimits(trim_over=500, trim_to=501)
 
 
 @pytest.mark.parametrize("text", ["", "  \n"])
@@ -204,7 +204,7 @@ def test_a_variant_is_checked_like_the_original() -> None:
 
 def test_a_policy_may_name_a_model_for_summaries() -> None:
     model = ScriptedModel(window=9_000)
-    assert Context(model=model).model is model
+    assert ContextLimits(model=model).model is model
 
 
 # --- Nothing is there for show ------------------------------------------------------------------

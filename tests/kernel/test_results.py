@@ -24,7 +24,7 @@ from holdfast.kernel.messages import Content, ToolCall, results_message
 from holdfast.kernel.policy import max_result
 from holdfast.kernel.results import cut_middle, returned
 from holdfast.messages import File, Text, ToolResult, dump, load
-from holdfast.options import Calls, Context, Policy
+from holdfast.options import Calls, ContextLimits, Policy
 from holdfast.testing import ScriptedModel, call, finish
 from tests.kernel.toolkit import agent_for, result_of, results_in
 
@@ -342,7 +342,7 @@ def test_what_fits_is_about_a_third_of_the_window(window: int | None, limit: int
 async def test_the_window_says_how_much_fits_where_nobody_does(
     window: int | None, limit: int
 ) -> None:
-    policy = Policy(context=Context(window=window))
+    policy = Policy(context=ContextLimits(window=window))
     made = await result_of(returning("x" * 300_000), policy=policy)
     assert limit - 200 < size(made.text) <= limit
 
@@ -352,7 +352,7 @@ async def test_a_window_that_the_provider_reports_counts_from_then_on() -> None:
         [[call("give"), finish("tool_calls", window=20_000)], [call("give")], "Done."]
     )
     agent = agent_for([], returning("x" * 300_000)).replace(
-        model=model, policy=Policy(context=Context(threshold=100))
+        model=model, policy=Policy(context=ContextLimits(threshold=100))
     )
     result = await agent.run("Go.")
     assert size(results_in(result.history)[-1].text) <= 20_000

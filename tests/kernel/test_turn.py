@@ -9,7 +9,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from holdfast.kernel.context import estimate, estimate_all
 from holdfast.kernel.messages import (
     Message,
     Text,
@@ -20,6 +19,7 @@ from holdfast.kernel.messages import (
     injected,
     note,
 )
+from holdfast.kernel.projection import estimate, estimate_all
 from holdfast.kernel.turn import FailureStreak, Turn, fold, fold_all
 from tests.kernel.histories import (
     OUTCOMES,

@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.kernel.assemble import Assembly
-from holdfast.kernel.context import Trim, repair
 from holdfast.kernel.errors import ProviderError
 from holdfast.kernel.messages import (
     Message,
@@ -24,6 +23,7 @@ from holdfast.kernel.messages import (
     user_message,
 )
 from holdfast.kernel.model import Finished, Notice, PartAdded, PartEnded, ProviderTool, Request
+from holdfast.kernel.projection import Trim, repair
 from holdfast.providers.anthropic import Anthropic
 from holdfast.testing import Item, call_raw, cut, fail, finish, ports, say, think
 from holdfast.testing.fake.faults import lost

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.kernel.context import Trim, repair, view
 from holdfast.kernel.messages import (
     Checkpoint,
     Content,
@@ -37,6 +36,7 @@ from holdfast.kernel.model import (
     Shape,
     ToolSpec,
 )
+from holdfast.kernel.projection import Trim, repair, view
 from holdfast.providers.anthropic.messages import EMPTY
 from holdfast.providers.anthropic.request import MAX_TOKENS, Target, encode
 from holdfast.providers.profile import UNKNOWN, Profile

@@ -11,7 +11,7 @@ import pytest
 from holdfast.agent import Agent
 from holdfast.cli.agents import BaseDirectories, agents_of
 from holdfast.cli.settings import HoldfastSettings
-from holdfast.kernel.policy import Context, Policy
+from holdfast.kernel.policy import ContextLimits, Policy
 from holdfast.kernel.tool import tool
 from holdfast.providers import profiles
 from holdfast.providers.demo import Demo
@@ -86,7 +86,7 @@ async def test_a_meter_knows_what_fits_and_when_it_is_summarized(
 ) -> None:
     def known(name: str, window: int | None, threshold: int) -> Agent:
         model = ScriptedModel([], name=f"scripted:{name}", window=window)
-        policy = Policy(context=Context(threshold=threshold))
+        policy = Policy(context=ContextLimits(threshold=threshold))
         return Agent(name=name, model=model, policy=policy, ports=ports(clock=clock))
 
     agents = [known("sized", 50_000, 60), known("never", 50_000, 100), known("odd", None, 60)]

@@ -10,7 +10,7 @@ import pytest
 from holdfast.chat.queries import spent
 from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.messages import user_message
-from holdfast.kernel.policy import Context, Policy
+from holdfast.kernel.policy import ContextLimits, Policy
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ScriptedModel, call, fail, hang, pause, say
@@ -382,7 +382,7 @@ async def test_what_a_summary_cost_that_was_stopped_is_counted(db: Database, clo
         [say("## Go"), hang()],
         [reports(input=5, output=1), say(SUMMARY)],
     ]
-    policy = Policy(context=Context(summary_attempts=5))
+    policy = Policy(context=ContextLimits(summary_attempts=5))
     async with living(db, script, clock=clock, policy=policy) as life:
         chat_id = await life.begin()
         await life.rest(chat_id)

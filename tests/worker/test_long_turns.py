@@ -9,7 +9,7 @@ import pytest
 from holdfast.chat.rows import Status
 from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.tool import tool
-from holdfast.options import Context, Policy
+from holdfast.options import ContextLimits, Policy
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ScriptedModel, call, fail, say, usage
 from tests.kernel.long_turns import POLICY, TOOLS, WINDOW, LongTurn
@@ -74,7 +74,7 @@ async def failed_chat(life: Any) -> str:
 
 
 FAILS: list[Any] = [["One. " * 500, usage(input=9_000)], SUMMARY, OVER]
-NARROW = Policy(context=Context(window=10_000))
+NARROW = Policy(context=ContextLimits(window=10_000))
 
 
 async def test_a_retry_after_a_compaction_that_did_not_help_tries_again(

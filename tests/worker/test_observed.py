@@ -19,7 +19,7 @@ from holdfast.host import serving
 from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.messages import Message
 from holdfast.kernel.model import Finished, TextDelta
-from holdfast.kernel.policy import Context, Policy, Retry
+from holdfast.kernel.policy import ContextLimits, Policy, Retry
 from holdfast.kernel.tool import tool
 from holdfast.observe.logs import log_fields
 from holdfast.observe.metrics import MetricRegistry
@@ -179,7 +179,7 @@ async def test_compactions_are_counted_by_their_outcome(
     db: Database, clock: Clock, script: list[Any], outcomes: dict[str, int]
 ) -> None:
     meters = MetricRegistry()
-    policy = Policy(retry=Retry(attempts=2), context=Context(window=10_000))
+    policy = Policy(retry=Retry(attempts=2), context=ContextLimits(window=10_000))
     full = ["One. " * 500, usage(input=9_000)]
     observer = MetricsObserver(meters)
     async with living(

@@ -12,17 +12,17 @@ from msgspec import Struct
 
 from holdfast.chat import doctor, queries
 from holdfast.chat.rows import SELECT_CHAT, ChatRow, chat_of
-from holdfast.kernel.context import Trim
 from holdfast.kernel.history import History
 from holdfast.kernel.messages import Message, ToolResult, decode, user_message
 from holdfast.kernel.model import Request
-from holdfast.kernel.policy import Context
+from holdfast.kernel.policy import ContextLimits
+from holdfast.kernel.projection import Trim
 from holdfast.store.database import Database, Tx
 from holdfast.testing import say
 from tests.providers.makers import PROTOCOLS, talk
 from tests.worker.crash.world import ONCE, RECORDED, World
 
-TRIM: Final = Trim(Context().trim_over, Context().trim_to)
+TRIM: Final = Trim(ContextLimits().trim_over, ContextLimits().trim_to)
 LONG: Final = 60
 OURS: Final = re.compile(r"\d+-id-\d+")
 """An id that a process made up: which process it was depends on what happened."""

@@ -8,7 +8,21 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from holdfast.kernel.context import (
+from holdfast.kernel.messages import (
+    Checkpoint,
+    File,
+    Message,
+    MessageRole,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    dump,
+    injected,
+    note,
+)
+from holdfast.kernel.projection import (
     FILE_TOKENS,
     NO_RESULT,
     CompactionPlan,
@@ -27,20 +41,6 @@ from holdfast.kernel.context import (
     view,
     whole_pairs,
     without_summary,
-)
-from holdfast.kernel.messages import (
-    Checkpoint,
-    File,
-    Message,
-    MessageRole,
-    Reasoning,
-    Source,
-    Text,
-    ToolCall,
-    ToolResult,
-    dump,
-    injected,
-    note,
 )
 from tests.kernel.histories import (
     answer,
