@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from holdfast.kernel.context import (
+    ChatInfo as ChatInfo,
+    Context as Context,
+)
 from holdfast.kernel.decide import (
     Approved as Approved,
 )
@@ -9,6 +13,9 @@ from holdfast.kernel.stop_guard import (
     Escalate as Escalate,
     Inject as Inject,
     Stopping as Stopping,
+)
+from holdfast.kernel.turn import (
+    Turn as Turn,
 )
 from holdfast.kernel.tool import (
     Allow as Allow,

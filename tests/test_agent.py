@@ -18,7 +18,7 @@ import holdfast
 from holdfast import Agent, Tool, approve, tool
 from holdfast.errors import ConfigError, FormatError, RunFailed
 from holdfast.events import Delta, Finished
-from holdfast.hooks import Allow, Stopping
+from holdfast.hooks import Allow, Context, Stopping
 from holdfast.kernel.prepare import model_of
 from holdfast.messages import Message, Text, ToolCall, ToolResult, dump, load
 from holdfast.models import Block, Fallback, ProviderTool, Request, Settings
@@ -204,12 +204,14 @@ def test_what_cannot_be_right_is_refused_with_what_to_do(
 
 
 def test_what_can_be_right_is_taken() -> None:
-    def gate(call: ToolCall, values: Mapping[str, Any]) -> Allow:
+    def gate(_context: Context, call: ToolCall, values: Mapping[str, Any]) -> Allow:
         return Allow()
 
-    def guard(stopping: Stopping) -> None: ...
+    def guard(_context: Context, stopping: Stopping) -> None: ...
 
-    async def middleware(call: ToolCall, values: Mapping[str, Any], proceed: Any) -> object:
+    async def middleware(
+        _context: Context, call: ToolCall, values: Mapping[str, Any], proceed: Any
+    ) -> object:
         return await proceed()
 
     one = agent(
@@ -221,8 +223,8 @@ def test_what_can_be_right_is_taken() -> None:
         gate=gate,
         guard=guard,
         middleware=[middleware],
-        active=lambda history: ["add"],
-        project=lambda messages: messages,
+        active=lambda context: ["add"],
+        project=lambda context, messages: messages,
         eager="all",
         provider_tools=[ProviderTool("web_search"), ProviderTool("code", {}, {"acme": {"a": 1}})],
         output=list[int],

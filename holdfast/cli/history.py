@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 from holdfast.cli.locked_file import LockedFile, NotSaved
 from holdfast.kernel import results
 from holdfast.kernel.admission import Middleware, Proceed
+from holdfast.kernel.context import Context
 from holdfast.kernel.errors import ConfigError, FormatError
 from holdfast.kernel.messages import (
     MESSAGE_FORMAT,
@@ -116,7 +117,9 @@ class SavedHistory:
         events.
         """
 
-        async def recorded(call: ToolCall, values: Values, proceed: Proceed) -> object:
+        async def recorded(
+            context: Context, call: ToolCall, values: Values, proceed: Proceed
+        ) -> object:
             tool = tools.get(call.tool)
             if tool is None or tool.effect not in REPEATABLE_EFFECTS:
                 await self._record(call)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, Union
 
@@ -19,9 +19,10 @@ from msgspec import Struct
 from holdfast.kernel import results
 from holdfast.kernel.approval import action, canonical
 from holdfast.kernel.channel import Sink
+from holdfast.kernel.context import Context
 from holdfast.kernel.decide import Approved, CallState, Doubtful
 from holdfast.kernel.events import Action, ToolFinished, ToolProgressed
-from holdfast.kernel.messages import Message, ToolCall, ToolResult
+from holdfast.kernel.messages import ToolCall, ToolResult
 from holdfast.kernel.policy import Calls
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.schema import BadArguments
@@ -36,13 +37,13 @@ from holdfast.kernel.tool import (
     ToolContext,
     Values,
 )
-from holdfast.kernel.turn import Turn, refused_for
+from holdfast.kernel.turn import refused_for
 
 LOG: Final = logging.getLogger("holdfast")
-Gate: TypeAlias = Callable[[ToolCall, Values], Union[Decision, Awaitable[Decision]]]
+Gate: TypeAlias = Callable[[Context, ToolCall, Values], Union[Decision, Awaitable[Decision]]]
 """Hook before each call. May deny it or rewrite its arguments; a gate that raises denies."""
 Proceed: TypeAlias = Callable[[], Awaitable[object]]
-Middleware: TypeAlias = Callable[[ToolCall, Values, Proceed], Awaitable[object]]
+Middleware: TypeAlias = Callable[[Context, ToolCall, Values, Proceed], Awaitable[object]]
 """Hook around the run of a tool call: `return await proceed()`. May return a value without
 proceeding; cannot change the arguments."""
 Eager = Literal["pure", "all"]
@@ -103,13 +104,12 @@ class Admitted(Struct, frozen=True):
 class CallContext(Struct, frozen=True, kw_only=True):
     """State of the run for admission and execution, when the calls of an answer begin."""
 
-    turn: Turn
-    """Fold of the history up to the answer, or up to where its stream begins."""
+    context: Context
+    """What hooks and tools are called with. Its turn is that of the history up to the answer, or up
+    to where its stream begins."""
     active: frozenset[str] | None
     """Names of the tools that may be used; None for all."""
     states: Mapping[str, CallState]
-    history: Callable[[], Sequence[Message]]
-    chat: str | None = None
     children: Children | None = None
     starting: Callable[[ToolCall, Tool], Awaitable[bool]] | None = None
     """Hook awaited before the function of a call with an effect is called; journals the start.
@@ -124,11 +124,9 @@ class Admission:
     def __init__(self, toolbox: Toolbox, sink: Sink, context: CallContext) -> None:
         self._box = toolbox
         self._sink = sink
-        self._turn = context.turn
+        self._context = context.context
         self._active = context.active
         self._states = context.states
-        self._history = context.history
-        self._chat = context.chat
         self._children = context.children
 
     def check(self, call: ToolCall) -> Ready | ToolResult:
@@ -158,10 +156,10 @@ class Admission:
         """Circuit breaker: refuse a tool that failed in several consecutive answers for the next
         few."""
         limits = self._box.limits
-        left = refused_for(self._turn, call.tool, limits.failures, limits.cooldown)
+        left = refused_for(self._context.turn, call.tool, limits.failures, limits.cooldown)
         if left is None:
             return None
-        answers = self._turn.failures[call.tool].answers
+        answers = self._context.turn.failures[call.tool].answers
         plural = "" if left == 1 else "s"
         when = f"after {left} more answer{plural}" if left else "in the next answer"
         text = (
@@ -198,7 +196,8 @@ class Admission:
             approval, asks = state.approved, True
         else:
             required = action("approval", call, passed.arguments, preview)
-            approval, asks = state if isinstance(state, Approved) else None, self._asks(passed)
+            approval = state if isinstance(state, Approved) else None
+            asks = await self._asks(call, passed)
         if approval is None or approval.digest != required.digest:
             return required if asks else Admitted(passed)
         if approval.arguments is None:
@@ -216,7 +215,7 @@ class Admission:
         if self._box.gate is None:
             return ready
         try:
-            decision = await awaited(self._box.gate(call, ready.shown))
+            decision = await awaited(self._box.gate(self._context, call, ready.shown))
         except Exception as error:
             decision = Deny(f"the gate failed: {results.explain(error)}")
         if decision is None or isinstance(decision, Allow):
@@ -238,7 +237,7 @@ class Admission:
         assert tool.validate is not None
         expected = False
         try:
-            problem = await awaited(tool.ask(tool.validate, self._context(call), ready.shown))
+            problem = await awaited(tool.ask(tool.validate, self._tool_context(call), ready.shown))
         except Exception as error:
             problem, expected = results.explain(error), results.is_expected(error)
         if problem is False:
@@ -254,7 +253,7 @@ class Admission:
         if tool.preview is None:
             return None
         try:
-            text = await awaited(tool.ask(tool.preview, self._context(call), ready.shown))
+            text = await awaited(tool.ask(tool.preview, self._tool_context(call), ready.shown))
             if text is None:
                 return None
             text = str(text)
@@ -265,10 +264,8 @@ class Admission:
         self._sink.put(ToolProgressed(call.id, call.tool, "preview", preview))
         return preview
 
-    def _context(self, call: ToolCall) -> ToolContext:
-        return ToolContext(
-            call.id, _no_progress, history=self._history, chat=self._chat, children=self._children
-        )
+    def _tool_context(self, call: ToolCall) -> ToolContext:
+        return ToolContext(call.id, _no_progress, self._context, children=self._children)
 
     async def _approved_change(
         self, call: ToolCall, tool: Tool, arguments: Mapping[str, object]
@@ -285,11 +282,13 @@ class Admission:
             return results.result(call, "refused", text)
         return passed
 
-    def _asks(self, ready: Ready) -> bool:
-        approval = ready.tool.approval
-        if approval == "never":
-            return False
-        return approval == "ask" or bool(approval(ready.shown))
+    async def _asks(self, call: ToolCall, ready: Ready) -> bool:
+        """Whether the call needs a person's approval."""
+        tool = ready.tool
+        if not callable(tool.approval):
+            return tool.approval == "ask"
+        context = self._tool_context(call)
+        return bool(await awaited(tool.ask(tool.approval, context, ready.shown)))
 
 
 def _cut(preview: str, limit: int) -> str:

@@ -23,7 +23,6 @@ from holdfast.kernel.admission import (
     Admission,
     Admitted,
     CallContext,
-    Middleware,
     Proceed,
     Ready,
     Toolbox,
@@ -36,7 +35,7 @@ from holdfast.kernel.errors import ToolFailed
 from holdfast.kernel.events import Action, ToolFinished, ToolProgressed, ToolStarted
 from holdfast.kernel.messages import ToolCall, ToolOutcome, ToolResult
 from holdfast.kernel.timer import call_later
-from holdfast.kernel.tool import Commit, CompletedAwaitable, Tool, ToolContext, Values
+from holdfast.kernel.tool import Commit, CompletedAwaitable, Tool, ToolContext
 
 LOG: Final = logging.getLogger("holdfast")
 """Logger for tracebacks of tools, at INFO: the model reads only the exception's message."""
@@ -122,8 +121,7 @@ class Batch:
         self._box = toolbox
         self._sink = sink
         self._states = context.states
-        self._history = context.history
-        self._chat = context.chat
+        self._context = context.context
         self._children = context.children
         self._starting = context.starting
         self._finished = context.finished
@@ -454,14 +452,14 @@ class Batch:
         proceed: Proceed = partial(self._invoke, entry, ready)
         shown = ready.shown
         for middleware in reversed(self._box.middleware):
-            proceed = partial(_wrap, middleware, entry.call, shown, proceed)
+            proceed = partial(middleware, self._context, entry.call, shown, proceed)
         return await proceed()
 
     async def _invoke(self, entry: _Entry, ready: Ready) -> object:
         tool = ready.tool
         function = tool.function
         assert function is not None  # a tool without one waits for an action
-        positional = (self._context(entry, tool),) if tool.takes_context else ()
+        positional = (self._tool_context(entry, tool),) if tool.takes_context else ()
         if not tool.in_thread:
             return await function(*positional, **ready.values)
         value = await self._box.ports.in_thread(partial(function, *positional, **ready.values))
@@ -472,7 +470,7 @@ class Batch:
     def _max_result(self, tool: Tool | None) -> int:
         return (tool.max_result if tool is not None else None) or self._box.max_result
 
-    def _context(self, entry: _Entry, tool: Tool) -> ToolContext:
+    def _tool_context(self, entry: _Entry, tool: Tool) -> ToolContext:
         deadline = None
         if tool.timeout is not None and entry.began is not None:
             deadline = entry.began + tool.timeout
@@ -480,9 +478,8 @@ class Batch:
         return ToolContext(
             entry.call.id,
             partial(report, entry),
-            history=self._history,
+            self._context,
             deadline=deadline,
-            chat=self._chat,
             children=self._children,
         )
 
@@ -547,7 +544,3 @@ def _label(ready: Ready) -> str:
 
 def _change_notice(ready: Ready) -> str:
     return f"[A person changed the arguments to {ready.arguments}]\n"
-
-
-async def _wrap(middleware: Middleware, call: ToolCall, values: Values, proceed: Proceed) -> object:
-    return await middleware(call, values, proceed)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import anyio
 
 from holdfast.kernel import stop_guard
+from holdfast.kernel.context import Context
 from holdfast.kernel.decide import Rules
 from holdfast.kernel.errors import ContentFiltered, Escalated, InvalidOutput, classify
 from holdfast.kernel.history import History
@@ -41,6 +42,7 @@ def check_output(agent: Agent, history: History, reason: str) -> Fits | Repair:
 
 async def objection(
     agent: Agent,
+    context: Context,
     history: History,
     reason: Literal["stop", "stop_after_tool", "max_steps"],
     output: Any,
@@ -55,7 +57,7 @@ async def objection(
     verdict: stop_guard.GuardVerdict
     verdict = stop_guard.Escalate(f"the stop guard took longer than {timeout:g} s")
     with anyio.move_on_after(timeout) as scope, interruption.stops(scope.cancel):
-        verdict = await stop_guard.ask(guard, about)
+        verdict = await stop_guard.ask(guard, context, about)
     if interruption.requested:
         return None
     if isinstance(verdict, stop_guard.Escalate):

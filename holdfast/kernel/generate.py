@@ -21,7 +21,7 @@ from holdfast.kernel.errors import (
 )
 from holdfast.kernel.events import Event, ToolCalled, Warned
 from holdfast.kernel.idle_timeout import IdleTimeout
-from holdfast.kernel.inbox import Interruption
+from holdfast.kernel.inbox import Interrupted, Interruption
 from holdfast.kernel.messages import ToolCall
 from holdfast.kernel.model import Delta, Model, Notice, Opened, Request, close
 from holdfast.kernel.policy import Stream
@@ -29,10 +29,6 @@ from holdfast.kernel.result import RunCounters
 
 BREATH: Final = 256
 """Number of events after which other tasks may run, even if the stream never waits."""
-
-
-class Interrupted(Exception):
-    """The run was interrupted while the model was answering."""
 
 
 class ModelCaller:

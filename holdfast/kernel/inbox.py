@@ -8,6 +8,10 @@ from contextlib import contextmanager
 from holdfast.kernel.messages import Message
 
 
+class Interrupted(Exception):
+    """The run was interrupted while a model or a hook was awaited."""
+
+
 class Interruption:
     """A requested interruption, and the callback that stops what runs right now."""
 

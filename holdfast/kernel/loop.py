@@ -17,6 +17,7 @@ from holdfast.kernel.answer import cut_by
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.backoff import Backoff, end_if_cancelled
 from holdfast.kernel.channel import Sink
+from holdfast.kernel.context import ChatInfo, Context
 from holdfast.kernel.decide import (
     AwaitingAction,
     CallModel,
@@ -50,9 +51,9 @@ from holdfast.kernel.events import (
 from holdfast.kernel.execute import Batch, BatchOutcome
 from holdfast.kernel.failure_log import log_failure
 from holdfast.kernel.finish import check_output, interruption_marker, limit_note, objection
-from holdfast.kernel.generate import Interrupted, ModelCaller
+from holdfast.kernel.generate import ModelCaller
 from holdfast.kernel.history import History
-from holdfast.kernel.inbox import Inbox
+from holdfast.kernel.inbox import Inbox, Interrupted
 from holdfast.kernel.messages import (
     AskedBy,
     Injection,
@@ -95,6 +96,7 @@ class Loop:
         self._prepared = PreparedAgent.of(agent)
         self._model = self._prepared.model
         self._policy = agent.policy
+        self._info = ChatInfo(agent=agent.name)
         self._inbox = inbox
         self._interruption = inbox.interruption
         self._prompt = prompt
@@ -273,6 +275,9 @@ class Loop:
             calls = {**calls, **batch.states(steering=bool(self._inbox.steering))}
         return Facts(bool(self._inbox.steering), self._compaction, calls, resumed=self._resumed)
 
+    def _context(self) -> Context:
+        return Context(self._info, self._history.turn, lambda: self._history.messages)
+
     # --- committing ---
 
     def _commit(
@@ -322,8 +327,11 @@ class Loop:
 
     async def _attempt(self, assembly: Assembly, avoid: frozenset[str]) -> None:
         agent = self._agent
-        self._active = prepare.active_after(agent, self._history.messages)
-        request = prepare.build_request(agent, self._history, self._active, avoid)
+        context = self._context()
+        self._active = await prepare.active_tools(agent, context, self._interruption)
+        request = await prepare.build_request(
+            agent, context, self._history, self._active, avoid, self._interruption
+        )
         began = self._clock()
         batch = self._batch = self._new_batch()
         with self._inbox.steers(batch.steer):
@@ -397,19 +405,17 @@ class Loop:
         return batch
 
     def _new_batch(self) -> Batch:
-        context = CallContext(
-            turn=self._history.turn,
-            active=self._active,
-            states=self._journal,
-            history=lambda: self.history,
-        )
+        context = CallContext(context=self._context(), active=self._active, states=self._journal)
         return Batch(self._prepared.toolbox, self._sink, context)
 
     async def _run_calls(self, calls: tuple[ToolCall, ...]) -> None:
         """Run calls of the last answer, and commit the results of those that ended."""
         if self._active is None:  # the answer is from an earlier run
-            before = self._history.before_last_calls() if self._agent.active is not None else ()
-            self._active = prepare.active_after(self._agent, before)
+            before = Context(self._info, self._history.turn, self._history.before_last_calls)
+            try:
+                self._active = await prepare.active_tools(self._agent, before, self._interruption)
+            except Interrupted:
+                return
         batch = self._take_batch()
         with self._inbox.steers(batch.steer), self._interruption.stops(batch.interrupt):
             executed = await self._run_batch(batch, calls)
@@ -480,7 +486,9 @@ class Loop:
         if self._inbox.follow_ups:
             self._deliver("follow_up", self._inbox.take_follow_ups())
             return None
-        veto = await objection(self._agent, self._history, reason, fits.value, self._interruption)
+        veto = await objection(
+            self._agent, self._context(), self._history, reason, fits.value, self._interruption
+        )
         if veto is not None:
             self._inject("guard", veto)
             return None

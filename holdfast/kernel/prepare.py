@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union, cast
 
+import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.kernel.admission import Middleware, Toolbox
 from holdfast.kernel.compact import CompactionInput
+from holdfast.kernel.context import Context
 from holdfast.kernel.decide import Rules, size
 from holdfast.kernel.errors import ConfigError, PrepareError, describe
 from holdfast.kernel.history import History
+from holdfast.kernel.inbox import Interrupted, Interruption
 from holdfast.kernel.messages import AskedBy, Message
 from holdfast.kernel.model import Model, Request
 from holdfast.kernel.policy import max_result
@@ -23,11 +27,12 @@ if TYPE_CHECKING:
     from holdfast.agent import Agent
 
 LOG: Final = logging.getLogger("holdfast")
-T = TypeVar("T")
 
-Active: TypeAlias = Callable[[Sequence[Message]], Iterable[str]]
+Active: TypeAlias = Callable[[Context], Union[Iterable[str], Awaitable[Iterable[str]]]]
 """Hook that returns the names of the tools available now."""
-Project: TypeAlias = Callable[[Sequence[Message]], Sequence[Message]]
+Project: TypeAlias = Callable[
+    [Context, Sequence[Message]], Union[Sequence[Message], Awaitable[Sequence[Message]]]
+]
 """Hook that changes the messages sent to the model."""
 
 
@@ -140,22 +145,34 @@ class PreparedAgent(Struct, frozen=True, kw_only=True):
         )
 
 
-def active_after(agent: Agent, history: Sequence[Message]) -> frozenset[str] | None:
-    """Names of the tools that may be used in the answer to this history; None for all."""
+async def active_tools(
+    agent: Agent, context: Context, interruption: Interruption
+) -> frozenset[str] | None:
+    """Names of the tools that may be used in the next answer; None for all. Raises `Interrupted`,
+    and `PrepareError` if the hook fails."""
     if agent.active is None:
         return None
-    names = _ask("active", agent.active, tuple(history))
+    names = await _ask("active", interruption, agent.active, context)
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise ConfigError(f"active returned {names!r}: return a list of tool names")
     return frozenset(names)
 
 
-def _ask(name: str, hook: Callable[[tuple[Message, ...]], T], messages: tuple[Message, ...]) -> T:
+async def _ask(
+    name: str, interruption: Interruption, hook: Callable[..., Any], *args: object
+) -> Any:
     """Call a hook. An exception becomes a `PrepareError`, which is retried."""
     try:
-        return hook(messages)
+        answer = hook(*args)
+        if not inspect.isawaitable(answer):
+            return answer
+        with anyio.CancelScope() as scope, interruption.stops(scope.cancel):
+            if interruption.requested:
+                scope.cancel()
+            return await answer
     except Exception as error:
         raise PrepareError(f"{name} failed: {describe(error)}") from error
+    raise Interrupted
 
 
 def _log_removed(source: str, removed: RemovedParts) -> None:
@@ -168,8 +185,13 @@ def _log_removed(source: str, removed: RemovedParts) -> None:
         )
 
 
-def build_request(
-    agent: Agent, history: History, active: frozenset[str] | None, avoid: frozenset[str]
+async def build_request(
+    agent: Agent,
+    context: Context,
+    history: History,
+    active: frozenset[str] | None,
+    avoid: frozenset[str],
+    interruption: Interruption,
 ) -> Request:
     """The next request to the model; `active` names the tools it may call, None for all."""
     messages, specs = history.to_send(), agent.specs
@@ -177,7 +199,7 @@ def build_request(
     if active is not None:
         specs = tuple(spec for spec in specs if spec.name in active)
     if agent.project is not None:
-        projected = _ask("project", agent.project, messages)
+        projected = await _ask("project", interruption, agent.project, context, messages)
         if not isinstance(projected, Sequence) or not all(
             isinstance(message, Message) for message in projected
         ):

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias, Union
 from msgspec import Struct
 
 from holdfast.kernel.admission import awaited
+from holdfast.kernel.context import Context
 from holdfast.kernel.errors import describe
 from holdfast.kernel.messages import Message
 
@@ -38,13 +39,13 @@ class Escalate(Struct, frozen=True):
 
 GuardVerdict: TypeAlias = Union[Inject, Escalate, None]
 """Decision of the stop guard. None lets the run stop."""
-Guard: TypeAlias = Callable[[Stopping], Union[GuardVerdict, Awaitable[GuardVerdict]]]
+Guard: TypeAlias = Callable[[Context, Stopping], Union[GuardVerdict, Awaitable[GuardVerdict]]]
 
 
-async def ask(guard: Guard, about: Stopping) -> GuardVerdict:
+async def ask(guard: Guard, context: Context, about: Stopping) -> GuardVerdict:
     """Call the guard. A guard that raises escalates, since what it would prevent is unknown."""
     try:
-        verdict: object = await awaited(guard(about))
+        verdict: object = await awaited(guard(context, about))
     except Exception as error:
         return Escalate(f"the stop guard failed: {describe(error)}")
     if isinstance(verdict, Inject) and not isinstance(verdict.text, str):

@@ -8,8 +8,8 @@ from holdfast.kernel.channel import Sink
 from holdfast.kernel.compact import CompactionInput, SummaryAnswer, by_summary
 from holdfast.kernel.errors import ModelError, classify, ungrouped
 from holdfast.kernel.events import Compacting, Event
-from holdfast.kernel.generate import Interrupted, ModelCaller
-from holdfast.kernel.inbox import Interruption
+from holdfast.kernel.generate import ModelCaller
+from holdfast.kernel.inbox import Interrupted, Interruption
 from holdfast.kernel.messages import AskedBy, Message
 from holdfast.kernel.model import Model, Request, TextDelta
 from holdfast.kernel.ports import Ports

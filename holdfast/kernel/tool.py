@@ -9,8 +9,9 @@ from typing import Any, Final, Literal, TypeAlias, Union, get_args, overload
 
 from msgspec import Struct
 
+from holdfast.kernel.context import NO_CONTEXT, Context
 from holdfast.kernel.errors import ConfigError, ToolFailed
-from holdfast.kernel.messages import Message, ToolResult
+from holdfast.kernel.messages import ToolResult
 from holdfast.kernel.model import ToolSpec, is_native
 from holdfast.kernel.schema import Arguments, from_function, from_schema
 from holdfast.kernel.schema import Values as Values
@@ -44,40 +45,33 @@ Children: TypeAlias = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
 """Function that reads the chats that a chat has spawned."""
 
 
-class ToolContext:
+class ToolContext(Context):
     """Context of a tool call, passed to a tool whose first parameter is annotated with this type.
 
-    `validate` and `preview` hooks can take it in the same way; progress they report is ignored.
+    `validate`, `preview` and `approval` hooks can take it in the same way; progress they report is
+    ignored.
     """
 
-    __slots__ = ("_children", "_history", "_report", "call_id", "chat", "deadline", "workspace")
+    __slots__ = ("_children", "_report", "call_id", "deadline", "workspace")
 
     def __init__(
         self,
         call_id: str,
         report: Callable[..., Awaitable[None]],
+        context: Context = NO_CONTEXT,
         *,
-        history: Callable[[], Sequence[Message]] = tuple,
         deadline: float | None = None,
-        chat: str | None = None,
         children: Children | None = None,
         workspace: object = None,
     ) -> None:
+        super().__init__(context.info, context.turn, lambda: context.history)
         self.call_id = call_id
         """Id of the call; also the idempotency key of a tool whose effect is `idempotent`."""
         self.deadline = deadline
         """Time at which the call will be cancelled, on the event loop's clock; None without one."""
-        self.chat = chat
-        """Id of the chat; None in a run in memory."""
         self.workspace = workspace
         self._children = children
-        self._history = history
         self._report = report
-
-    @property
-    def history(self) -> Sequence[Message]:
-        """Committed messages up to the answer that contains this call, without its results."""
-        return self._history()
 
     async def children(self) -> Sequence[Mapping[str, Any]]:
         """The agents that this chat has spawned, oldest first: id, name, title, status, error."""
@@ -113,7 +107,7 @@ class Tool:
         exclusive: bool = False,
         on_steer: OnSteer | None = None,
         on_lost: OnLost = "tell",
-        approval: Literal["never", "ask"] | Callable[[Values], bool] = "never",
+        approval: Literal["never", "ask"] | Callable[..., bool | Awaitable[bool]] = "never",
         timeout: float | None = None,
         stop_after: bool | Callable[[ToolResult], bool] = False,
         max_result: int | None = None,
@@ -197,13 +191,13 @@ class Tool:
         return self.function is not None and _first_is_context(self.function)
 
     def ask(self, hook: Callable[..., object], context: ToolContext, values: Values) -> object:
-        """Call the `validate` or `preview` hook, with the context if it takes one."""
+        """Call a hook of this tool, with the context if it takes one."""
         return hook(context, values) if hook in self._want_context else hook(values)
 
     @cached_property
     def _want_context(self) -> tuple[Callable[..., object], ...]:
-        hooks = (self.validate, self.preview)
-        return tuple(hook for hook in hooks if hook is not None and _first_is_context(hook))
+        hooks = (self.validate, self.preview, self.approval)
+        return tuple(hook for hook in hooks if callable(hook) and _first_is_context(hook))
 
     @cached_property
     def in_thread(self) -> bool:
@@ -237,7 +231,7 @@ def tool(
     exclusive: bool = False,
     on_steer: OnSteer | None = None,
     on_lost: OnLost = "tell",
-    approval: Literal["never", "ask"] | Callable[[Values], bool] = "never",
+    approval: Literal["never", "ask"] | Callable[..., bool | Awaitable[bool]] = "never",
     timeout: float | None = None,
     stop_after: bool | Callable[[ToolResult], bool] = False,
     max_result: int | None = None,
@@ -302,7 +296,7 @@ def _first_is_context(function: Callable[..., Any]) -> bool:
             annotation = signature.resolved(function, first)
         except Exception:  # an annotation is any expression; it is refused with the other arguments
             return False
-    return getattr(annotation, "__value__", annotation) is ToolContext  # what a `type` stands for
+    return getattr(annotation, "__value__", annotation) in (Context, ToolContext)  # of a `type`
 
 
 # --- Decisions of a gate ------------------------------------------------------------------------

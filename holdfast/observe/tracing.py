@@ -11,6 +11,7 @@ from contextvars import Token
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.kernel.admission import Proceed
+from holdfast.kernel.context import Context as HookContext
 from holdfast.kernel.errors import ConfigError, Failure, classify
 from holdfast.kernel.messages import ToolCall, encode
 from holdfast.kernel.model import Model, Request
@@ -161,7 +162,9 @@ class _Traced(ChatObserver):
 
     # --- a tool call ---
 
-    async def _call(self, call: ToolCall, values: Values, proceed: Proceed) -> object:
+    async def _call(
+        self, context: HookContext, call: ToolCall, values: Values, proceed: Proceed
+    ) -> object:
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": call.tool,

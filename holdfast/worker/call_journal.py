@@ -67,11 +67,9 @@ class CallJournal:
         fenced = self._fenced
         self._start_errors.clear()
         context = CallContext(
-            turn=fenced.history.turn,
+            context=fenced.context(),
             active=active,
             states=self._states_of_open_calls(),
-            history=lambda: tuple(fenced.history.messages),
-            chat=fenced.chat.id,
             children=fenced.children,
             starting=self._on_start,
             finished=self._on_finished,

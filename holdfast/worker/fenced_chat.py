@@ -25,6 +25,7 @@ from holdfast.chat.rows import Charge, ChatRow, Fence, JournalCall, Partial, Que
 from holdfast.chat.transitions import runner
 from holdfast.chat.transitions.commit_step import COMMIT_STEP, Committed, StepCommit
 from holdfast.chat.transitions.runner import Advanced, Leftover
+from holdfast.kernel.context import ChatInfo, Context
 from holdfast.kernel.decide import CallState
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.history import History
@@ -101,6 +102,12 @@ class FencedChat:
         return Stretch(
             chat.id, chat.agent, chat.worker_id or "", chat.epoch, lambda: self.chat.attempt
         )
+
+    def context(self, history: Callable[[], Sequence[Message]] | None = None) -> Context:
+        """What a hook is called with now; with `history`, as if that was all of it."""
+        chat = self.chat
+        info = ChatInfo(agent=chat.agent, chat=chat.id, owner=chat.owner, labels=chat.labels)
+        return Context(info, self.history.turn, history or (lambda: self.history.messages))
 
     def leftover(self, **produced: Any) -> Leftover:
         """What a step has produced that started from the current state."""

@@ -15,7 +15,8 @@ from holdfast.kernel import compact
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.backoff import Backoff
 from holdfast.kernel.errors import Failure, classify
-from holdfast.kernel.generate import Interrupted, ModelCaller
+from holdfast.kernel.generate import ModelCaller
+from holdfast.kernel.inbox import Interrupted
 from holdfast.kernel.messages import Message, ToolCall, Usage, with_runtime
 from holdfast.kernel.model import Request
 from holdfast.kernel.prepare import PreparedAgent, summary_model

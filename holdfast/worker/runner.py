@@ -44,6 +44,7 @@ from holdfast.kernel.events import Action
 from holdfast.kernel.execute import Batch
 from holdfast.kernel.failure_log import log_failure
 from holdfast.kernel.finish import check_output, interruption_marker, limit_note, objection
+from holdfast.kernel.inbox import Interrupted
 from holdfast.kernel.messages import (
     Injection,
     Message,
@@ -55,7 +56,7 @@ from holdfast.kernel.messages import (
 )
 from holdfast.kernel.model import Request
 from holdfast.kernel.output import Repair
-from holdfast.kernel.prepare import PreparedAgent, active_after, build_request
+from holdfast.kernel.prepare import PreparedAgent, active_tools, build_request
 from holdfast.kernel.result import Failed
 from holdfast.kernel.turn import fold
 from holdfast.live.broadcast import Live
@@ -419,8 +420,11 @@ class Runner:
     async def _prepare_call(self) -> tuple[Request, OnCall]:
         """Build the next request, and a batch for the calls of its answer."""
         fenced, prepared = self._fenced, self._agent.prepared
-        self._active = active_after(prepared.agent, fenced.history.messages)
-        request = build_request(prepared.agent, fenced.history, self._active, self._avoid)
+        agent, context, interruption = prepared.agent, fenced.context(), self._scope.interruption
+        self._active = await active_tools(agent, context, interruption)
+        request = await build_request(
+            agent, context, fenced.history, self._active, self._avoid, interruption
+        )
         if fenced.names_files:
             request = replace(request, messages=await fenced.with_files(request.messages))
         return request, self._journal.new_batch(prepared.toolbox, self._active).offer
@@ -514,26 +518,31 @@ class Runner:
 
     async def _tool_step(self, calls: Sequence[ToolCall]) -> ToolOutcome:
         self._end_if_stopped()  # steering may have arrived while the journal was read
-        outcome = await tool_step(self._scope, self._journal, self._batch(), calls)
+        outcome = await tool_step(self._scope, self._journal, await self._batch(), calls)
         self._journal.take_batch()
         self._leftover = self._fenced.leftover(results=without(outcome.writes, outcome.results))
         self._end_if_stopped()
         self._journal.raise_start_error()
         return outcome
 
-    def _batch(self) -> Batch:
+    async def _batch(self) -> Batch:
         """The batch that the stream of the last answer began, or a new one."""
         if self._journal.batch is not None:
             return self._journal.batch
-        agent, history = self._agent.agent, self._fenced.history
+        agent, fenced = self._agent.agent, self._fenced
         if self._active is None and agent.active is not None:  # another process asked the model
-            self._active = active_after(agent, history.before_last_calls())
+            before = fenced.context(fenced.history.before_last_calls)
+            try:
+                self._active = await active_tools(agent, before, self._scope.interruption)
+            except Interrupted:
+                raise Stopped from None
         return self._journal.new_batch(self._agent.prepared.toolbox, self._active)
 
     async def _refuse_calls(self, calls: Sequence[ToolCall], exclusive: str) -> None:
         """Refuse the calls of an answer in which an exclusive tool is not the only call."""
         refusal = results.exclusive_refusal(exclusive, self._agent.prepared.rules.exclusive)
-        refused = await self._batch().refuse(calls, refusal)
+        batch = await self._batch()
+        refused = await batch.refuse(calls, refusal)
         self._journal.take_batch()
         await self._commit_results(ToolOutcome(results=tuple(refused)))
 
@@ -627,7 +636,9 @@ class Runner:
         has_queue = bool(fenced.queue)
         if may_object and not has_queue:
             interruption = self._scope.interruption
-            veto = await objection(agent, fenced.history, reason, checked.value, interruption)
+            veto = await objection(
+                agent, fenced.context(), fenced.history, reason, checked.value, interruption
+            )
             self._end_if_stopped()
             if veto is not None:
                 await self._inject("guard", veto)

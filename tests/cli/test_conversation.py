@@ -19,7 +19,7 @@ from holdfast.cli.history import SavedHistory
 from holdfast.cli.locked_file import NotSaved
 from holdfast.cli.signals import SIGNALS
 from holdfast.events import Event, RunEnded
-from holdfast.hooks import Rewrite
+from holdfast.hooks import Context, Rewrite
 from holdfast.kernel.model import TextDelta
 from holdfast.messages import Message, load
 from holdfast.testing import call, fail, hang, pause, say
@@ -178,7 +178,7 @@ async def test_a_call_whose_arguments_never_stay_the_same_does_not_go_on_for_eve
     paid: list[str] = []
     numbers = iter(range(100))
 
-    def changing(_: object, values: Any) -> Rewrite:
+    def changing(_context: Context, _: object, values: Any) -> Rewrite:
         return Rewrite({"what": f"number {next(numbers)}"})
 
     agent = scripted([call("pay"), "Never mind."], paying(paid, approval="ask"), gate=changing)

@@ -11,7 +11,7 @@ import pytest
 from holdfast import Agent, RunResult, Tool, ToolContext, approve, tool
 from holdfast.errors import ConfigError
 from holdfast.events import Action
-from holdfast.hooks import Approved, Deny, Rewrite
+from holdfast.hooks import Approved, Context, Deny, Rewrite
 from holdfast.kernel.events import ToolFinished, ToolProgressed, ToolStarted
 from holdfast.kernel.tool import Values
 from holdfast.messages import Text, ToolCall, ToolResult, dump, load
@@ -176,7 +176,7 @@ async def test_an_invalid_call_of_the_client_s_is_told_while_another_parks_the_r
 
 
 async def test_arguments_for_the_client_are_coerced_and_pass_the_gate() -> None:
-    def gate(call: ToolCall, values: Mapping[str, Any]) -> Any:
+    def gate(_context: Context, call: ToolCall, values: Mapping[str, Any]) -> Any:
         return Rewrite({"n": values["n"] + 1}) if values["n"] < 10 else Deny("too many")
 
     agent = scripted(
@@ -290,7 +290,7 @@ async def test_an_approval_of_something_else_asks_again() -> None:
 async def test_an_approval_is_asked_for_again_when_the_gate_now_changes_the_arguments() -> None:
     rewriting = False
 
-    def gate(call: ToolCall, values: Mapping[str, Any]) -> Any:
+    def gate(_context: Context, call: ToolCall, values: Mapping[str, Any]) -> Any:
         return Rewrite({"path": "/safe/a.txt"}) if rewriting else None
 
     agent, waiting = await asked_to_delete(gate=gate)
@@ -307,7 +307,7 @@ async def test_an_approval_is_asked_for_again_when_the_gate_now_changes_the_argu
 async def test_an_approval_of_a_tool_that_has_become_inactive_is_void() -> None:
     agent, waiting = await asked_to_delete()
     approval = {"call_1": approve(waiting.actions[0])}
-    limited = agent.replace(active=lambda history: [])
+    limited = agent.replace(active=lambda context: [])
     result = await limited.run(history=waiting.history, resolve=approval)
     assert done == []
     assert outcomes(result.history) == {"call_1": "refused"}

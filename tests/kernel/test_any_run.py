@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from holdfast import Agent, Run, RunResult, ToolContext, approve, tool
 from holdfast.errors import RunOver
 from holdfast.events import Event
-from holdfast.hooks import Deny, Inject, Stopping
+from holdfast.hooks import Context, Deny, Inject, Stopping
 from holdfast.kernel.events import MessageCommitted, RunEnded, RunStarted, ToolFinished, ToolStarted
 from holdfast.kernel.messages import user_message
 from holdfast.messages import Message, dump, load
@@ -139,7 +139,7 @@ PLANS = st.builds(
 def build(plan: Plan, world: World) -> Agent:
     vetoes = iter([Inject("Not yet.")] * plan.vetoes)
 
-    async def guard(_: Stopping) -> Inject | None:
+    async def guard(_context: Context, _: Stopping) -> Inject | None:
         await anyio.sleep(1)
         return next(vetoes, None)
 

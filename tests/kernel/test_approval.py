@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from holdfast import Agent, RunResult, Tool, approve, tool
 from holdfast.errors import ConfigError
 from holdfast.events import Action
-from holdfast.hooks import Approved, Deny, Rewrite
+from holdfast.hooks import Approved, Context, Deny, Rewrite
 from holdfast.kernel.approval import canonical, digest
 from holdfast.kernel.events import RunEnded, ToolFinished, ToolStarted
 from holdfast.kernel.tool import Values
@@ -144,7 +144,7 @@ async def test_arguments_that_do_not_fit_are_not_asked_about() -> None:
 
 
 async def test_what_the_gate_denies_is_not_asked_about() -> None:
-    agent = agent_for([ANNE, "Oh."], pay_tool([]), gate=lambda call, values: Deny("no"))
+    agent = agent_for([ANNE, "Oh."], pay_tool([]), gate=lambda context, call, values: Deny("no"))
     result = await agent.run("Pay.")
     assert outcomes(result.history) == ["refused"]
 
@@ -294,7 +294,7 @@ async def test_the_same_arguments_written_differently_have_the_same_digest(text:
 async def test_an_approval_is_of_what_the_gate_made_of_the_arguments() -> None:
     paid: list[tuple[str, int]] = []
     agent = agent_for(
-        [ANNE], pay_tool(paid), gate=lambda call, values: Rewrite({**values, "amount": 1})
+        [ANNE], pay_tool(paid), gate=lambda context, call, values: Rewrite({**values, "amount": 1})
     )
     before, action = await asked(agent)
     assert action.arguments == '{"amount":1,"to":"Anne"}'
@@ -310,7 +310,7 @@ async def test_an_approval_of_other_arguments_asks_again() -> None:
     agent = agent_for([ANNE], pay_tool(paid))
     before, action = await asked(agent)
 
-    changed = agent.replace(gate=lambda call, values: Rewrite({**values, "amount": 6}))
+    changed = agent.replace(gate=lambda context, call, values: Rewrite({**values, "amount": 6}))
     again = await changed.run(history=before.history, resolve={"call_1": approve(action)})
 
     assert paid == []
@@ -346,7 +346,7 @@ async def test_the_gate_may_deny_what_a_person_approved() -> None:
     agent = agent_for([ANNE], pay_tool(paid))
     before, action = await asked(agent)
 
-    strict = agent.replace(gate=lambda call, values: Deny("frozen"))
+    strict = agent.replace(gate=lambda context, call, values: Deny("frozen"))
     after = await resolved(strict, before, approve(action))
 
     assert (outcomes(after.history), paid) == (["refused"], [])
@@ -429,7 +429,7 @@ async def test_changed_arguments_pass_the_validate_hook() -> None:
     assert "nothing to pay" in made.text
 
 
-def at_most_ten(call: ToolCall, values: Values) -> Rewrite:
+def at_most_ten(_context: Context, call: ToolCall, values: Values) -> Rewrite:
     return Rewrite({**values, "amount": min(values["amount"], 10)})
 
 
@@ -666,7 +666,7 @@ async def test_nobody_who_looks_at_the_arguments_can_change_what_runs() -> None:
         ran.append(paths)
         return "removed"
 
-    def gate(asked: ToolCall, values: Values) -> None:
+    def gate(_context: Context, asked: ToolCall, values: Values) -> None:
         meddle(values)
 
     model = ScriptedModel([call("remove", paths=["a"]), "Done."])

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from holdfast import Agent, Run, RunResult, Tool, ToolContext, tool
 from holdfast.errors import ConfigError, RunOver
+from holdfast.hooks import Context
 from holdfast.kernel.errors import FailureKind
 from holdfast.kernel.events import Event, RunEnded, ToolFinished, ToolProgressed, ToolStarted
 from holdfast.kernel.messages import FinishReason
@@ -273,7 +274,7 @@ async def raises_later(*_: Any) -> Any:
         ({"active": raises}, "prepare"),
         ({"active": lambda history: 5}, "config"),
         ({"project": raises}, "prepare"),
-        ({"project": lambda messages: None}, "config"),
+        ({"project": lambda context, messages: None}, "config"),
         ({"guard": raises}, "escalated"),
         ({"guard": raises_later}, "escalated"),
     ],
@@ -304,7 +305,7 @@ async def test_a_hook_of_a_call_that_raises_is_a_result(broken: Callable[..., An
 
 
 async def test_a_hook_that_never_returns_can_be_interrupted() -> None:
-    async def gate(call: ToolCall, values: Values) -> None:
+    async def gate(_context: Context, call: ToolCall, values: Values) -> None:
         await asyncio.Event().wait()
 
     run = agent_for([call("echo")], echo, gate=gate).run("Go.")

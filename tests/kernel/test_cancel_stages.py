@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, get_args
 import pytest
 
 from holdfast import Tool
+from holdfast.hooks import Context
 from holdfast.kernel.admission import Proceed
 from holdfast.kernel.events import RunEnded
 from holdfast.kernel.tool import Values
@@ -56,10 +57,12 @@ class SlowCall:
 
     @property
     def hooks(self) -> dict[str, Any]:
-        async def gate(call: ToolCall, values: Values) -> None:
+        async def gate(_context: Context, call: ToolCall, values: Values) -> None:
             await self._pass("gate")
 
-        async def middleware(call: ToolCall, values: Values, proceed: Proceed) -> object:
+        async def middleware(
+            _context: Context, call: ToolCall, values: Values, proceed: Proceed
+        ) -> object:
             await self._pass("middleware")
             return await proceed()
 

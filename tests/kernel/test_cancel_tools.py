@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from holdfast import Tool, ToolContext, tool
+from holdfast.hooks import Context
 from holdfast.kernel.admission import Proceed
 from holdfast.kernel.events import RunEnded, ToolFinished, ToolStarted, Warned
 from holdfast.kernel.tool import Values
@@ -97,7 +98,7 @@ async def test_a_tool_that_is_in_time_is_not_timed_out() -> None:
 
 
 async def test_the_time_of_a_tool_begins_when_its_function_does() -> None:
-    async def gate(call: ToolCall, values: Values) -> None:
+    async def gate(_context: Context, call: ToolCall, values: Values) -> None:
         await asyncio.sleep(100)
 
     @tool(timeout=5)
@@ -351,7 +352,7 @@ async def test_a_call_that_was_stopped_before_its_function_began_has_had_no_effe
     async def work() -> str:
         return "done"
 
-    async def gate(call: ToolCall, values: Values) -> None:
+    async def gate(_context: Context, call: ToolCall, values: Values) -> None:
         await asyncio.sleep(60)
 
     run = agent_for([call("work"), "."], work, gate=gate).run("Go.")
@@ -467,7 +468,7 @@ async def test_steering_lets_a_pure_call_finish_that_says_so() -> None:
 async def test_a_call_that_has_not_passed_its_gate_when_steering_arrives_is_skipped() -> None:
     log: list[str] = []
 
-    async def gate(call: ToolCall, values: Values) -> None:
+    async def gate(_context: Context, call: ToolCall, values: Values) -> None:
         await asyncio.sleep(3)
 
     run = agent_for([call("work", name="a"), "I see."], working(log), gate=gate).run("Go.")
@@ -667,7 +668,9 @@ async def test_whatever_is_raised_is_a_failure_that_the_model_reads(name: str, f
     def work_in_thread() -> None:
         raise error
 
-    async def middleware(call: ToolCall, values: Values, proceed: Proceed) -> object:
+    async def middleware(
+        _context: Context, call: ToolCall, values: Values, proceed: Proceed
+    ) -> object:
         if form == "middleware":
             raise error
         return await proceed()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast import Agent, Run, RunResult, Tool, tool
 from holdfast.errors import ProviderError, RunFailed
-from holdfast.hooks import Inject, Stopping
+from holdfast.hooks import Context, Inject, Stopping
 from holdfast.kernel.compact import (
     SUMMARY_INSTRUCTIONS,
     SUMMARY_PREFIX,
@@ -1296,7 +1296,7 @@ async def test_shortening_alone_leaves_context_where_it_is() -> None:
 # --- On request ---------------------------------------------------------------------------------
 
 
-def never(stopping: Stopping) -> Inject:
+def never(_context: Context, stopping: Stopping) -> Inject:
     raise AssertionError("the guard was asked")
 
 
@@ -1319,7 +1319,7 @@ async def test_what_the_model_was_just_told_is_kept_whole() -> None:
     objections = iter([Inject(objection)])
     answer = ["I paint it.", usage(input=LIMIT, output=10)]
     model = ScriptedModel([answer, SUMMARY, "Done."])
-    guarded = agent(model, guard=lambda _: next(objections, None))
+    guarded = agent(model, guard=lambda context, _: next(objections, None))
     result = await guarded.run("Paint it.", history=long_chat(tokens=100))
     assert result.text == "Done."
     assert len(summaries(model)) == 1

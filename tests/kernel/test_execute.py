@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, get_args
 
 import pydantic
@@ -11,8 +11,8 @@ import pytest
 
 from holdfast import Tool, ToolContext, approve, tool
 from holdfast.errors import ExpectedFailure, ToolFailed
-from holdfast.hooks import Allow, Deny, Rewrite
-from holdfast.kernel.admission import Gate, Proceed
+from holdfast.hooks import Allow, Context, Deny, Rewrite
+from holdfast.kernel.admission import Gate, Middleware, Proceed
 from holdfast.kernel.events import ToolFinished, ToolProgressed, ToolStarted, Warned
 from holdfast.kernel.messages import ToolOutcome
 from holdfast.kernel.model import TextDelta
@@ -70,19 +70,19 @@ async def test_a_very_long_unknown_name_is_not_repeated_to_the_model() -> None:
 
 
 async def test_a_tool_that_is_not_active_is_refused() -> None:
-    made = await result_of(double, {"number": 1}, active=lambda history: ["other"])
+    made = await result_of(double, {"number": 1}, active=lambda context: ["other"])
     assert made.outcome == "refused"
     assert "double" in made.text
 
 
 async def test_a_tool_that_is_active_runs() -> None:
-    made = await result_of(double, {"number": 1}, active=lambda history: ["double"])
+    made = await result_of(double, {"number": 1}, active=lambda context: ["double"])
     assert (made.outcome, made.text) == ("ok", "2")
 
 
 async def test_what_is_active_is_asked_again_for_each_answer() -> None:
-    def active(history: Any) -> list[str]:
-        return ["double"] if len(history) < 3 else []
+    def active(context: Context) -> list[str]:
+        return ["double"] if len(context.history) < 3 else []
 
     agent = agent_for([call("double", number=1), call("double", number=1), "."], double)
 
@@ -98,7 +98,7 @@ async def test_an_open_call_of_an_earlier_run_is_refused_when_its_tool_is_not_ac
 
     waiting = await agent_for([call("wipe")], wipe).run("Go.")
     free = tool(name="wipe")(wipe.function)  # type: ignore[arg-type]
-    agent = agent_for(["Oh."], free, active=lambda history: [])
+    agent = agent_for(["Oh."], free, active=lambda context: [])
 
     result = await agent.run(history=waiting.history)
 
@@ -216,7 +216,9 @@ async def test_timeouts_count_for_the_breaker_and_refusals_do_not() -> None:
     agent = agent_for([*[call("slow")] * 5, "."], slow)
     assert outcomes((await agent.run("Go.")).history) == ["timed_out"] * 3 + ["refused"] * 2
 
-    agent = agent_for([*[call("slow")] * 5, "."], slow, gate=lambda call, values: Deny("no"))
+    agent = agent_for(
+        [*[call("slow")] * 5, "."], slow, gate=lambda context, call, values: Deny("no")
+    )
     denied = results_in((await agent.run("Go.")).history)
     assert {made.text for made in denied} == {"slow was not run: no"}
 
@@ -384,16 +386,16 @@ async def _double(number: int) -> int:
 # --- the gate -----------------------------------------------------------------------------------
 
 
-def made_async(gate: Callable[[ToolCall, Values], Decision]) -> Gate:
-    async def later(call: ToolCall, values: Values) -> Decision:
+def made_async(gate: Callable[[Context, ToolCall, Values], Decision]) -> Gate:
+    async def later(context: Context, call: ToolCall, values: Values) -> Decision:
         await asyncio.sleep(1)
-        return gate(call, values)
+        return gate(context, call, values)
 
     return later
 
 
 def gated(decision: Callable[[], Decision], form: Literal["sync", "async"]) -> Gate:
-    def gate(call: ToolCall, values: Values) -> Decision:
+    def gate(_context: Context, call: ToolCall, values: Values) -> Decision:
         return decision()
 
     return gate if form == "sync" else made_async(gate)
@@ -429,7 +431,7 @@ async def test_the_gate_decides(
 async def test_the_gate_sees_the_call_and_the_coerced_arguments() -> None:
     seen: list[tuple[ToolCall, Values]] = []
 
-    def gate(call: ToolCall, values: Values) -> None:
+    def gate(_context: Context, call: ToolCall, values: Values) -> None:
         seen.append((call, dict(values)))
 
     await result_of(double, {"number": "5"}, gate=gate)
@@ -441,7 +443,9 @@ async def test_the_gate_sees_the_call_and_the_coerced_arguments() -> None:
 
 async def test_what_the_gate_rewrote_is_not_what_the_history_says_the_model_wrote() -> None:
     agent = agent_for(
-        [call("double", number=5), "."], double, gate=lambda call, values: Rewrite({"number": 1})
+        [call("double", number=5), "."],
+        double,
+        gate=lambda context, call, values: Rewrite({"number": 1}),
     )
     result = await agent.run("Go.")
     assert result.history[1].calls[0].arguments == '{"number":5}'
@@ -450,7 +454,7 @@ async def test_what_the_gate_rewrote_is_not_what_the_history_says_the_model_wrot
 async def test_a_call_whose_gate_swallows_the_interrupt_is_not_run() -> None:
     times: list[str] = []
 
-    async def gate(call: ToolCall, values: Values) -> None:
+    async def gate(_context: Context, call: ToolCall, values: Values) -> None:
         run.interrupt()
         try:
             await asyncio.sleep(1)
@@ -537,7 +541,7 @@ async def test_the_preview_is_of_what_the_gate_made_of_it() -> None:
     agent = agent_for(
         [call("write", path="a"), "."],
         write_tool(lambda values: str(values["path"]), []),
-        gate=lambda call, values: Rewrite({"path": "b"}),
+        gate=lambda context, call, values: Rewrite({"path": "b"}),
     )
     events, _ = await watched(agent.run("Go."))
     assert [event.text for event in only(ToolProgressed, events)] == ["b"]
@@ -546,8 +550,10 @@ async def test_the_preview_is_of_what_the_gate_made_of_it() -> None:
 # --- middleware ---------------------------------------------------------------------------------
 
 
-def named(name: str, log: list[str]) -> Callable[[ToolCall, Values, Proceed], Awaitable[object]]:
-    async def middleware(call: ToolCall, values: Values, proceed: Proceed) -> object:
+def named(name: str, log: list[str]) -> Middleware:
+    async def middleware(
+        _context: Context, call: ToolCall, values: Values, proceed: Proceed
+    ) -> object:
         log.append(f"{name} in")
         try:
             return await proceed()
@@ -570,7 +576,7 @@ async def test_a_middleware_may_answer_in_place_of_the_tool() -> None:
     times: list[str] = []
     log: list[str] = []
 
-    async def cache(call: ToolCall, values: Values, proceed: Proceed) -> object:
+    async def cache(_context: Context, call: ToolCall, values: Values, proceed: Proceed) -> object:
         return {"cached": values["works"]}
 
     made = await result_of(
@@ -582,14 +588,16 @@ async def test_a_middleware_may_answer_in_place_of_the_tool() -> None:
 
 
 async def test_a_middleware_may_change_the_value() -> None:
-    async def shout(call: ToolCall, values: Values, proceed: Proceed) -> object:
+    async def shout(_context: Context, call: ToolCall, values: Values, proceed: Proceed) -> object:
         return f"{await proceed()}!"
 
     assert (await result_of(double, {"number": 1}, middleware=(shout,))).text == "2!"
 
 
 async def test_a_middleware_may_catch_what_the_tool_raises() -> None:
-    async def patient(call: ToolCall, values: Values, proceed: Proceed) -> object:
+    async def patient(
+        _context: Context, call: ToolCall, values: Values, proceed: Proceed
+    ) -> object:
         try:
             return await proceed()
         except OSError as error:
@@ -600,7 +608,7 @@ async def test_a_middleware_may_catch_what_the_tool_raises() -> None:
 
 
 async def test_a_middleware_that_raises_is_a_failure_of_the_call() -> None:
-    async def broken(call: ToolCall, values: Values, proceed: Proceed) -> object:
+    async def broken(_context: Context, call: ToolCall, values: Values, proceed: Proceed) -> object:
         raise LookupError("the cache is gone")
 
     made = await result_of(double, {"number": 1}, middleware=(broken,))
@@ -609,7 +617,7 @@ async def test_a_middleware_that_raises_is_a_failure_of_the_call() -> None:
 
 
 async def test_a_middleware_cannot_set_an_argument() -> None:
-    async def sly(call: ToolCall, values: Any, proceed: Proceed) -> object:
+    async def sly(_context: Context, call: ToolCall, values: Any, proceed: Proceed) -> object:
         try:
             values["number"] = 100
         except TypeError:
@@ -624,7 +632,7 @@ async def test_a_middleware_cannot_change_what_is_inside_an_argument() -> None:
     async def send(to: list[str], data: dict[str, list[int]]) -> str:
         return f"{to} {data}"
 
-    async def sly(call: ToolCall, values: Values, proceed: Proceed) -> object:
+    async def sly(_context: Context, call: ToolCall, values: Values, proceed: Proceed) -> object:
         values["to"].append("mallory")
         values["data"]["n"].clear()
         return await proceed()
@@ -636,7 +644,7 @@ async def test_a_middleware_cannot_change_what_is_inside_an_argument() -> None:
 async def test_every_middleware_sees_what_the_gate_made_of_the_arguments() -> None:
     seen: list[Values] = []
 
-    async def look(call: ToolCall, values: Values, proceed: Proceed) -> object:
+    async def look(_context: Context, call: ToolCall, values: Values, proceed: Proceed) -> object:
         seen.append(dict(values))
         return await proceed()
 
@@ -668,7 +676,9 @@ def walked(log: list[str], fails_at: str | None) -> dict[str, Any]:
             raise RuntimeError(f"broken at {station}")
         return value
 
-    async def middleware(call: ToolCall, values: Values, proceed: Proceed) -> object:
+    async def middleware(
+        _context: Context, call: ToolCall, values: Values, proceed: Proceed
+    ) -> object:
         at("middleware", None)
         return await proceed()
 
@@ -684,7 +694,7 @@ def walked(log: list[str], fails_at: str | None) -> dict[str, Any]:
 
     return {
         "tool": walk,
-        "gate": lambda call, values: at("gate", None),
+        "gate": lambda context, call, values: at("gate", None),
         "middleware": (middleware,),
     }
 

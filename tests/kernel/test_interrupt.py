@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import Agent, Run, RunResult, tool
 from holdfast.errors import RunFailed
+from holdfast.hooks import Context
 from holdfast.kernel.events import Retrying, ToolFinished, ToolStarted
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.model import ArgumentsDelta, CallEnded, CallStarted, Finished
@@ -363,7 +364,7 @@ async def test_during_the_wait_for_another_attempt_after_tools_the_model_was_ans
 async def test_while_the_guard_is_asked_it_stops_and_leaves_no_marker() -> None:
     cancelled = []
 
-    async def guard(_: object) -> None:
+    async def guard(_context: Context, _: object) -> None:
         try:
             await anyio.sleep_forever()
         finally:
@@ -413,7 +414,7 @@ async def test_a_hook_may_stop_its_own_run(hook: str) -> None:
 
     def stop(*given: object) -> object:
         held[0].interrupt()
-        return {"project": given[0], "active": ["act"]}.get(hook)
+        return {"project": given[-1], "active": ["act"]}.get(hook)
 
     agent = scripted([call("act"), "Done."], act, **{hook: stop})
     held.append(agent.run("?"))

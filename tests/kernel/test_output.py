@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from holdfast import tool
 from holdfast.errors import ConfigError, RunFailed
-from holdfast.hooks import Inject, Stopping
+from holdfast.hooks import Context, Inject, Stopping
 from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.errors import InvalidOutput
 from holdfast.kernel.events import Delivered, RunEnded
@@ -673,7 +673,7 @@ async def test_follow_ups_wait_for_an_answer_that_fits_and_are_answered_in_the_f
 async def test_the_guard_is_asked_about_answers_that_fit_and_is_shown_the_value() -> None:
     asked: list[object] = []
 
-    def guard(stopping: Stopping) -> Inject | None:
+    def guard(_context: Context, stopping: Stopping) -> Inject | None:
         asked.append(stopping.output)
         return Inject("Larger.") if stopping.output.people < 2 else None
 
@@ -686,7 +686,7 @@ async def test_the_guard_is_asked_about_answers_that_fit_and_is_shown_the_value(
 
 
 async def test_what_is_said_while_the_guard_thinks_makes_the_output_that_of_its_answer() -> None:
-    async def guard(stopping: Stopping) -> None:
+    async def guard(_context: Context, stopping: Stopping) -> None:
         if stopping.output.name == "Oslo":
             run.steer("Rome!")
 

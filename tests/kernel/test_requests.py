@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.hooks import Context
 from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.events import (
     Retrying,
@@ -85,7 +86,7 @@ async def test_provider_tools_are_in_every_request_and_not_in_one_for_a_summary(
         look,
         provider_tools=[searches],
         output={"type": "object"},
-        active=lambda history: [],
+        active=lambda context: [],
     )
     first = await agent.run("Hello?")
     await agent.run("Go on", history=first.history, compact=True)
@@ -106,7 +107,7 @@ async def test_what_only_people_see_is_not_sent() -> None:
 
 
 async def test_project_changes_what_is_sent_and_not_the_history() -> None:
-    def newest(messages: Sequence[Message]) -> Sequence[Message]:
+    def newest(_context: Context, messages: Sequence[Message]) -> Sequence[Message]:
         return messages[-1:]
 
     agent = scripted(["One.", "Two."], project=newest)
@@ -118,10 +119,10 @@ async def test_project_changes_what_is_sent_and_not_the_history() -> None:
 
 
 async def test_what_project_tears_apart_is_repaired() -> None:
-    def without_results(messages: Sequence[Message]) -> Sequence[Message]:
+    def without_results(_context: Context, messages: Sequence[Message]) -> Sequence[Message]:
         return [message for message in messages if message.role != "tool"]
 
-    def without_answers(messages: Sequence[Message]) -> Sequence[Message]:
+    def without_answers(_context: Context, messages: Sequence[Message]) -> Sequence[Message]:
         return [message for message in messages if message.role != "assistant"]
 
     for project, expected in ((without_results, {"call_1": "interrupted"}), (without_answers, {})):
@@ -154,7 +155,7 @@ async def test_what_a_repair_removed_is_logged_once_with_counts(
 async def test_what_is_removed_of_what_project_gave_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def without_answers(messages: Sequence[Message]) -> Sequence[Message]:
+    def without_answers(_context: Context, messages: Sequence[Message]) -> Sequence[Message]:
         return [message for message in messages if message.role != "assistant"]
 
     agent = scripted([call("look"), "Done."], look, project=without_answers)
@@ -177,12 +178,12 @@ async def test_a_usual_run_removes_nothing(caplog: pytest.LogCaptureFixture) -> 
 async def test_a_hook_that_fails_once_is_asked_again(hook: str) -> None:
     asked = 0
 
-    def shaky(messages: Sequence[Message]) -> Any:
+    def shaky(context: Context, *messages: Sequence[Message]) -> Any:
         nonlocal asked
         asked += 1
         if asked == 1:
             raise KeyError("not yet")
-        return messages if hook == "project" else ["look"]
+        return messages[0] if hook == "project" else ["look"]
 
     hooks: dict[str, Any] = {hook: shaky}
     agent = scripted(["Hi"], look, **hooks)

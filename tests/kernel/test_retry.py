@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from holdfast import Agent, RunResult, tool
 from holdfast.errors import RunFailed
+from holdfast.hooks import Context
 from holdfast.kernel import retry
 from holdfast.kernel.errors import Failure, FailureKind, ProviderError, classify
 from holdfast.kernel.events import Event, MessageCommitted, Retrying, RunEnded
@@ -330,7 +331,7 @@ async def test_what_may_pass_is_tried_again(trouble: Turn, kind: FailureKind) ->
 async def test_a_request_that_could_not_be_prepared_is_tried_again() -> None:
     asked: list[int] = []
 
-    def project(messages: Sequence[Message]) -> Sequence[Message]:
+    def project(_context: Context, messages: Sequence[Message]) -> Sequence[Message]:
         asked.append(len(messages))
         if len(asked) == 1:
             raise KeyError("not yet")

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Agent, Run, tool
 from holdfast.errors import RunOver
-from holdfast.hooks import Inject
+from holdfast.hooks import Context, Inject
 from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.events import (
     Delivered,
@@ -289,7 +289,7 @@ async def test_what_is_said_does_not_shorten_the_wait_for_another_summary() -> N
 async def test_while_the_guard_is_asked_it_is_delivered_and_the_guard_asked_again() -> None:
     asked = []
 
-    async def guard(stopping: Any) -> None:
+    async def guard(_context: Context, stopping: Any) -> None:
         asked.append(stopping.message.text)
         await anyio.sleep(10)
 
@@ -303,7 +303,7 @@ async def test_while_the_guard_is_asked_it_is_delivered_and_the_guard_asked_agai
 async def test_what_is_said_while_the_guard_is_asked_is_not_lost_by_its_veto() -> None:
     verdicts = iter([Inject("Not yet."), None])
 
-    async def guard(_: object) -> Inject | None:
+    async def guard(_context: Context, _: object) -> Inject | None:
         await anyio.sleep(10)
         return next(verdicts)
 
@@ -465,7 +465,7 @@ async def test_steering_comes_before_a_follow_up() -> None:
 async def test_the_guard_is_asked_only_when_no_follow_up_is_left() -> None:
     asked = []
 
-    def guard(stopping: Any) -> None:
+    def guard(_context: Context, stopping: Any) -> None:
         asked.append(stopping.message.text)
 
     agent = scripted(["One.", "Two."], guard=guard)
@@ -476,7 +476,7 @@ async def test_the_guard_is_asked_only_when_no_follow_up_is_left() -> None:
 
 
 async def test_a_follow_up_that_comes_while_the_guard_is_asked_is_delivered() -> None:
-    async def guard(_: object) -> None:
+    async def guard(_context: Context, _: object) -> None:
         await anyio.sleep(10)
 
     agent = scripted(["One.", "Two."], guard=guard)

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import tool
 from holdfast.errors import RunFailed
-from holdfast.hooks import Escalate, Inject, Stopping
+from holdfast.hooks import Context, Escalate, Inject, Stopping
 from holdfast.kernel.events import Delivered
 from holdfast.options import Policy
 from holdfast.testing import call, fail, finish, hang
@@ -38,7 +38,7 @@ class Asked:
         self.verdicts = list(verdicts)
         self.about: list[Stopping] = []
 
-    def __call__(self, stopping: Stopping) -> Inject | Escalate | None:
+    def __call__(self, _context: Context, stopping: Stopping) -> Inject | Escalate | None:
         self.about.append(stopping)
         return self.verdicts.pop(0) if self.verdicts else None
 
@@ -129,7 +129,7 @@ async def test_escalating_ends_the_run_in_an_error_with_the_reason() -> None:
 
 
 async def test_a_guard_that_raises_ends_the_run_in_an_error() -> None:
-    def guard(_: Stopping) -> None:
+    def guard(_context: Context, _: Stopping) -> None:
         raise LookupError("no such build")
 
     with pytest.raises(RunFailed, match=r"LookupError: no such build") as caught:
@@ -138,7 +138,7 @@ async def test_a_guard_that_raises_ends_the_run_in_an_error() -> None:
 
 
 async def test_a_guard_that_takes_too_long_ends_the_run_in_an_error() -> None:
-    async def guard(_: Stopping) -> None:
+    async def guard(_context: Context, _: Stopping) -> None:
         await anyio.sleep_forever()
 
     agent = scripted(["Done."], guard=guard, policy=Policy(guard_timeout=12))
@@ -148,21 +148,21 @@ async def test_a_guard_that_takes_too_long_ends_the_run_in_an_error() -> None:
     assert now() == 12.0
 
 
-async def async_guard(stopping: Stopping) -> Inject | None:
+async def async_guard(context: Context, stopping: Stopping) -> Inject | None:
     await anyio.sleep(1)
     return Inject("Again.") if stopping.steps == 1 else None
 
 
-def sync_guard(stopping: Stopping) -> Inject | None:
+def sync_guard(context: Context, stopping: Stopping) -> Inject | None:
     return Inject("Again.") if stopping.steps == 1 else None
 
 
-def indirect_guard(stopping: Stopping) -> Awaitable[Inject | None]:
-    return async_guard(stopping)
+def indirect_guard(context: Context, stopping: Stopping) -> Awaitable[Inject | None]:
+    return async_guard(context, stopping)
 
 
 @pytest.mark.parametrize("guard", [async_guard, sync_guard, indirect_guard])
-async def test_a_guard_may_be_async_or_not(guard: Callable[[Stopping], Any]) -> None:
+async def test_a_guard_may_be_async_or_not(guard: Callable[[Context, Stopping], Any]) -> None:
     result = await scripted(["One.", "Two."], guard=guard).run("?")
     assert texts(result.history, "injected") == ["Again."]
     assert result.text == "Two."
@@ -220,6 +220,6 @@ async def test_it_is_asked_about_a_history_that_is_at_rest() -> None:
 @pytest.mark.parametrize("verdict", ["go on", True, Inject(5)])  # type: ignore[arg-type]
 async def test_what_is_no_verdict_ends_the_run_in_an_error(verdict: Any) -> None:
     with pytest.raises(RunFailed, match="which is no") as caught:
-        await scripted(["Hi"], guard=lambda _: verdict).run("?")
+        await scripted(["Hi"], guard=lambda context, _: verdict).run("?")
     assert caught.value.failure.kind == "escalated"
     assert kinds(caught.value.result.history) == ["prompt", "answer"]

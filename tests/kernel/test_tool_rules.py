@@ -3,17 +3,16 @@ active, and calls that start while their message is still being written."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import anyio
 import pytest
 
 from holdfast import Run, tool
-from holdfast.hooks import Inject, Stopping
+from holdfast.hooks import Context, Inject, Stopping
 from holdfast.kernel.events import Retrying, ToolFinished, ToolStarted
 from holdfast.kernel.messages import user_message
-from holdfast.messages import Message, ToolResult
+from holdfast.messages import ToolResult
 from holdfast.options import Policy, Retry
 from holdfast.testing import call, call_raw, fail, pause, say
 from tests.kernel.runs import (
@@ -124,7 +123,7 @@ async def test_what_is_said_meanwhile_comes_before_the_end_of_the_turn() -> None
 async def test_steering_and_a_veto_after_a_stop_after_tool_both_reach_the_model() -> None:
     verdicts = iter([Inject("Check it again."), None])
 
-    async def guard(_: Stopping) -> Inject | None:
+    async def guard(_context: Context, _: Stopping) -> Inject | None:
         await anyio.sleep(10)
         return next(verdicts)
 
@@ -234,7 +233,7 @@ async def test_a_refusal_for_company_does_not_count_against_a_tool() -> None:
 
 
 async def test_only_active_tools_are_shown_to_the_model() -> None:
-    agent = scripted(["Hi"], look, act, active=lambda history: ["act"])
+    agent = scripted(["Hi"], look, act, active=lambda context: ["act"])
     await agent.run("?")
     assert [spec.name for spec in requests_of(agent)[0].tools] == ["act"]
 
@@ -257,8 +256,8 @@ async def test_an_inactive_pure_call_does_not_start_from_the_stream() -> None:
 
 
 async def test_which_tools_are_active_may_follow_from_the_history() -> None:
-    def first_look(history: Sequence[Message]) -> list[str]:
-        return ["act"] if any(m.kind == "results" for m in history) else ["look"]
+    def first_look(context: Context) -> list[str]:
+        return ["act"] if any(m.kind == "results" for m in context.history) else ["look"]
 
     agent = scripted([call("look"), call("act"), "Done."], look, act, active=first_look)
     result = await agent.run("?")
@@ -271,8 +270,8 @@ async def test_which_tools_are_active_may_follow_from_the_history() -> None:
 
 
 async def test_open_calls_of_an_earlier_run_may_use_what_was_active_then() -> None:
-    def first_look(history: Sequence[Message]) -> list[str]:
-        return ["act"] if any(m.calls for m in history) else ["look"]
+    def first_look(context: Context) -> list[str]:
+        return ["act"] if any(m.calls for m in context.history) else ["look"]
 
     agent = scripted([call("look"), "Done."], look, act, active=first_look)
     before = await agent.run("?")
@@ -281,7 +280,7 @@ async def test_open_calls_of_an_earlier_run_may_use_what_was_active_then() -> No
 
 
 async def test_a_name_that_is_no_tool_may_be_active() -> None:
-    agent = scripted(["Hi"], look, active=lambda history: ["look", "nothing"])
+    agent = scripted(["Hi"], look, active=lambda context: ["look", "nothing"])
     await agent.run("?")
     assert [spec.name for spec in requests_of(agent)[0].tools] == ["look"]
 
@@ -433,7 +432,7 @@ async def test_an_answer_without_calls_costs_nothing_more(eager: Any) -> None:
 
 
 async def test_an_unknown_name_is_told_only_the_tools_that_are_active() -> None:
-    agent = scripted([call("nothing"), "Done."], look, act, active=lambda history: ["look"])
+    agent = scripted([call("nothing"), "Done."], look, act, active=lambda context: ["look"])
     result = await agent.run("?")
     ((_, text),) = results_in(result.history).values()
     assert "Known tools: look." in text

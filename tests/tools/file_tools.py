@@ -6,12 +6,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.kernel.context import ChatInfo, Context
 from holdfast.kernel.messages import Message, Text, ToolResult, results_message
 from holdfast.kernel.tool import CompletedAwaitable, Tool, ToolContext
+from holdfast.kernel.turn import Turn
 
 
 def context(history: Sequence[Message] = ()) -> ToolContext:
-    return ToolContext("call_1", lambda _: CompletedAwaitable(), history=lambda: history)
+    about = Context(ChatInfo(agent="agent"), Turn(), lambda: history)
+    return ToolContext("call_1", lambda _: CompletedAwaitable(), about)
 
 
 async def run(tool: Tool, history: Sequence[Message] = (), /, **values: Any) -> ToolResult:

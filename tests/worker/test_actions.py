@@ -14,6 +14,7 @@ from holdfast.chat.errors import NothingWaits, TransitionNotAllowed, WrongAnswer
 from holdfast.chat.journal import put_call
 from holdfast.chat.row_lock import lock
 from holdfast.chat.rows import ActionAnswer, ChatRow, JournalCall, Rule
+from holdfast.hooks import Context
 from holdfast.kernel.approval import digest
 from holdfast.kernel.decide import Approved, Recorded
 from holdfast.kernel.messages import Text, ToolResult, user_message
@@ -267,7 +268,7 @@ async def test_what_the_gate_changes_since_is_asked_again(
 ) -> None:
     """The way up to the approval is walked again: other arguments are another question."""
 
-    def gate(call: object, arguments: object) -> Rewrite:
+    def gate(_context: Context, call: object, arguments: object) -> Rewrite:
         return Rewrite({"to": "the lawyer"})
 
     model = ScriptedModel([call("mail", to="ann"), "Sent."])
@@ -467,7 +468,7 @@ async def test_a_call_in_doubt_with_other_arguments_since_is_asked_about_again(
     async with living(db, model, tools, clock=clock, seed=1) as second:
         row = (await waiting(second, chat_id))["mail"]
         await second.die()
-    gate = lambda call, values: Rewrite({"to": "eve"})  # noqa: E731
+    gate = lambda context, call, values: Rewrite({"to": "eve"})  # noqa: E731
     async with living(db, model, tools, clock=clock, seed=2, gate=gate) as third:
         await resolve(third, chat_id, row, allowed(row))
         await anyio.sleep(60)

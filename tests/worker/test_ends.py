@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.chat.rows import TurnOutcome
 from holdfast.chat.snapshots import ChatResult, StrandedLimits, read_result
+from holdfast.hooks import Context
 from holdfast.kernel.policy import Policy, Retry
 from holdfast.store.database import Database
 from holdfast.testing import Clock, cut, fail, finish, say
@@ -108,7 +109,7 @@ async def test_a_failed_run_in_memory_leaves_the_same_line(
 async def test_a_turn_that_fails_between_two_model_calls_leaves_one_line_too(
     db: Database, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def guard(about: object) -> object:
+    def guard(_context: Context, about: object) -> object:
         raise ValueError("no guard")
 
     async with living(db, ["Done."], clock=clock, guard=guard) as life:

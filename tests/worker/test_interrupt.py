@@ -12,6 +12,7 @@ from holdfast.chat.queries import spent
 from holdfast.chat.rows import TurnOutcome
 from holdfast.chat.snapshots import snapshot_of
 from holdfast.chat.transitions.lifecycle import NewChat
+from holdfast.hooks import Context
 from holdfast.kernel.assemble import HALF_WRITTEN
 from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.messages import Reasoning, Usage
@@ -466,7 +467,7 @@ async def test_a_chat_that_waits_for_somebody_rests_at_once(db: Database, clock:
 
 
 async def test_the_guard_is_stopped(db: Database, clock: Clock) -> None:
-    async def guard(about: object) -> None:
+    async def guard(_context: Context, about: object) -> None:
         await anyio.sleep(20)
 
     async with living(db, ["Done."], clock=clock, guard=guard) as life:

@@ -14,6 +14,7 @@ from holdfast.chat.queries import list_chats
 from holdfast.chat.row_lock import fence_of
 from holdfast.chat.transitions import runner, user
 from holdfast.chat.transitions.lifecycle import NewChat, Spawn
+from holdfast.hooks import Context
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.messages import Message, Text, ToolResult, user_message
 from holdfast.kernel.tool import Commit, Effect, Tool, ToolContext, tool
@@ -221,7 +222,7 @@ async def test_a_call_that_is_about_to_begin_is_not_disturbed_by_a_title(
 ) -> None:
     asked: list[str] = []
 
-    async def gate(call: object, arguments: object) -> None:
+    async def gate(_context: Context, call: object, arguments: object) -> None:
         asked.append("gate")
 
     model = ScriptedModel([call("deed"), "End."])

@@ -15,6 +15,7 @@ from opentelemetry import context, trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode
 
 from holdfast.agent import Agent
+from holdfast.hooks import Context
 from holdfast.host import serving
 from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.messages import Message
@@ -599,7 +600,7 @@ async def test_several_observers_hear_the_same(db: Database, clock: Clock, tmp_p
 async def test_what_a_repair_removed_of_a_durable_chat_is_logged(
     db: Database, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def without_answers(messages: Sequence[Message]) -> Sequence[Message]:
+    def without_answers(_context: Context, messages: Sequence[Message]) -> Sequence[Message]:
         return [message for message in messages if message.role != "assistant"]
 
     script = [call("nap", seconds=0), "Done."]

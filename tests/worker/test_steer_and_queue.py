@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from holdfast.chat.rows import Deliver
+from holdfast.hooks import Context
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.stop_guard import Inject
 from holdfast.kernel.tool import tool
@@ -304,7 +305,7 @@ async def test_a_message_that_comes_between_decision_and_commit_is_delivered(
 async def test_the_guard_is_not_asked_while_somebody_waits(db: Database, clock: Clock) -> None:
     asked: list[str] = []
 
-    async def guard(about: Any) -> Inject | None:
+    async def guard(_context: Context, about: Any) -> Inject | None:
         asked.append(about.message.text)
         return None
 
@@ -322,7 +323,7 @@ async def test_the_guard_is_asked_when_what_waited_was_taken_back(
     """Just then, when the turn was about to end without a question."""
     asked: list[str] = []
 
-    async def guard(about: Any) -> Inject | None:
+    async def guard(_context: Context, about: Any) -> Inject | None:
         asked.append(about.message.text)
         return None
 

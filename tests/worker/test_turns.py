@@ -10,6 +10,7 @@ import pytest
 from holdfast.chat.journal import read_journal
 from holdfast.chat.queries import read_messages, spent
 from holdfast.chat.rows import ChatRow
+from holdfast.hooks import Context
 from holdfast.kernel import results
 from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.decide import Recorded
@@ -212,7 +213,7 @@ async def test_a_turn_that_reaches_its_limit_says_so(db: Database, clock: Clock)
 async def test_the_guard_is_asked_before_the_end(db: Database, clock: Clock) -> None:
     asked: list[int] = []
 
-    async def guard(about: Stopping) -> Inject | None:
+    async def guard(_context: Context, about: Stopping) -> Inject | None:
         asked.append(about.steps)
         return Inject("Are you sure?") if len(asked) == 1 else None
 
@@ -349,7 +350,7 @@ async def test_many_chats_run_at_once(db: Database, clock: Clock) -> None:
 async def test_a_request_that_cannot_be_prepared_is_tried_again_and_then_shown(
     db: Database, clock: Clock
 ) -> None:
-    def broken(history: object) -> list[str]:
+    def broken(context: Context) -> list[str]:
         raise ValueError("boom")
 
     policy = Policy(retry=Retry(attempts=2))

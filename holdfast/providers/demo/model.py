@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Final
 from zlib import crc32
 
-from holdfast.kernel.context import estimate_all, estimate_text
 from holdfast.kernel.errors import ConfigError, ProviderError
 from holdfast.kernel.messages import FinishReason, Reasoning, Text, ToolCall, Usage, encode
 from holdfast.kernel.model import (
@@ -21,6 +20,7 @@ from holdfast.kernel.model import (
     Request,
     TextDelta,
 )
+from holdfast.kernel.projection import estimate_all, estimate_text
 from holdfast.providers.demo.parser import Pause
 from holdfast.providers.demo.reply import Task, reply, task_of
 
