@@ -310,14 +310,14 @@ def default_model(
     server's settings, by provider.
     """
     from holdfast.providers.catalog import PROVIDERS
-    from holdfast.providers.registry import DEMO, usable_providers
+    from holdfast.providers.registry import DEMO_NAME, usable_providers
 
     if named := environ.get("HOLDFAST_MODEL", "").strip():
         return named, "HOLDFAST_MODEL is set"
     for one in usable_providers(environ, base_urls):
         if default := PROVIDERS[one.name].default:
             return f"{one.name}:{default}", f"{one.variable} is set"
-    return DEMO, _why_demo(environ, base_urls)
+    return DEMO_NAME, _why_demo(environ, base_urls)
 
 
 def _why_demo(environ: Mapping[str, str], base_urls: Mapping[str, str] | None) -> str:

@@ -39,7 +39,7 @@ def hold() -> AbstractContextManager[None]:
     loop = asyncio.get_running_loop()
     if not isinstance(loop, VirtualLoop):
         return nullcontext()
-    loop.patience = 30.0  # a server on a busy machine takes its time, and that is no deadlock
+    loop.io_timeout = 30.0  # a server on a busy machine takes its time, and that is no deadlock
     return loop.hold_time()
 
 

@@ -12,7 +12,7 @@ from holdfast.cli.arguments import parse
 from holdfast.config import RunOptions, default_model, run_options, wants_debug
 from holdfast.kernel.errors import ConfigError
 from holdfast.providers.catalog import PROVIDERS
-from holdfast.providers.registry import DEMO
+from holdfast.providers.registry import DEMO_NAME
 
 KEY: Final = "sk-0123456789abcdef"
 
@@ -64,7 +64,7 @@ def test_debugging_is_asked_for_by_a_variable(value: str, wanted: bool) -> None:
 
 
 def test_without_a_key_the_demo_answers() -> None:
-    assert default_model({}) == (DEMO, "no key in the environment")
+    assert default_model({}) == (DEMO_NAME, "no key in the environment")
 
 
 @pytest.mark.parametrize(
@@ -90,28 +90,28 @@ def test_a_provider_without_a_default_is_passed_over() -> None:
 
 def test_when_only_such_a_provider_is_there_it_is_said_what_is_missing() -> None:
     model, reason = default_model({"OPENROUTER_API_KEY": KEY})
-    assert model == DEMO
+    assert model == DEMO_NAME
     assert reason.startswith("OPENROUTER_API_KEY is set, but")
     assert "openrouter:model" in reason
 
 
 def test_an_address_in_the_settings_is_not_taken_for_nothing() -> None:
     model, reason = default_model({}, {"ollama": "http://gpu.example"})
-    assert model == DEMO
+    assert model == DEMO_NAME
     assert reason.startswith("the settings have an address for ollama, but no model")
     assert "ollama:model" in reason
 
 
 def test_an_address_in_the_settings_stands_in_for_a_broken_one_of_the_environment() -> None:
     environ = {"GROQ_API_KEY": KEY, "GROQ_BASE_URL": "no address"}
-    assert default_model(environ)[0] == DEMO
+    assert default_model(environ)[0] == DEMO_NAME
     found = default_model(environ, {"groq": "https://gateway.example"})
     assert found == (f"groq:{PROVIDERS['groq'].default}", "GROQ_API_KEY is set")
 
 
 def test_a_broken_key_is_the_reason_and_is_not_shown() -> None:
     model, reason = default_model({"ANTHROPIC_API_KEY": f"{KEY}\nmore", "HF_TOKEN": KEY})
-    assert model == DEMO
+    assert model == DEMO_NAME
     assert reason.startswith("ANTHROPIC_API_KEY holds a line break")
     assert KEY not in reason
 
@@ -125,7 +125,7 @@ def test_the_model_that_the_environment_names_wins_over_the_keys() -> None:
 
 
 def test_a_bare_run_has_the_defaults() -> None:
-    assert options() == RunOptions(model=DEMO, model_reason="no key in the environment")
+    assert options() == RunOptions(model=DEMO_NAME, model_reason="no key in the environment")
 
 
 def test_everything_that_can_be_said_arrives(tmp_path: Path) -> None:

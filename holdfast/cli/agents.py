@@ -193,11 +193,11 @@ class AgentBuilder:
         A local provider needs no key and has a default address: naming it would be enough to make
         the server send requests to a port of its own machine.
         """
-        from holdfast.providers.registry import DEMO, address_variables, is_configured
+        from holdfast.providers.registry import DEMO_NAME, address_variables, is_configured
 
         model = self._named(environ, name)  # raises for an unknown name or a missing key
         provider = provider_of(name)
-        if provider == DEMO or provider in providers_named(self._whole, environ):
+        if provider == DEMO_NAME or provider in providers_named(self._whole, environ):
             return model
         if not is_configured(provider, environ):
             variables = " or ".join(address_variables(provider))

@@ -15,7 +15,7 @@ from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.verbs.parser import Parser
 from holdfast.providers import profiles
 from holdfast.providers.catalog import PROVIDERS
-from holdfast.providers.registry import DEMO
+from holdfast.providers.registry import DEMO_NAME
 
 if TYPE_CHECKING:
     from argparse import Action
@@ -84,7 +84,7 @@ def _described(action: Action) -> OptionSpec:
     elif isinstance(action.metavar, str):
         kind = _KINDS.get(action.metavar, "text")
     if kind in ("model", "provider"):
-        choices = _models() if kind == "model" else (DEMO, *PROVIDERS)
+        choices = _models() if kind == "model" else (DEMO_NAME, *PROVIDERS)
     repeats = type(action).__name__ == "_AppendAction"
     help = (action.help or "").partition(";")[0]
     return OptionSpec(tuple(action.option_strings), help, kind, choices, repeats)
@@ -92,7 +92,7 @@ def _described(action: Action) -> OptionSpec:
 
 def _models() -> tuple[str, ...]:
     known = (f"{name}:{id}" for name in PROVIDERS for id in profiles.models(name))
-    return (DEMO, *known)
+    return (DEMO_NAME, *known)
 
 
 def _header(shell: str) -> str:

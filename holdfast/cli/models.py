@@ -16,7 +16,7 @@ from holdfast.kernel.messages import Value, encode
 from holdfast.providers import profiles
 from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.profile import Price, Profile
-from holdfast.providers.registry import DEMO, unusable_providers, usable_providers
+from holdfast.providers.registry import DEMO_NAME, unusable_providers, usable_providers
 
 _DEMO_NOTE = "always available; not a language model"
 
@@ -91,7 +91,7 @@ def _statuses(environ: Mapping[str, str], settings: str | None) -> Iterator[Prov
     for usable in usable_providers(environ, base_urls):
         because = anyway.get(usable.name, by_settings)
         yield ProviderStatus(usable.name, True, because, _default(usable.name))
-    yield ProviderStatus(DEMO, True, _DEMO_NOTE, DEMO)
+    yield ProviderStatus(DEMO_NAME, True, _DEMO_NOTE, DEMO_NAME)
     for other in unusable_providers(environ, base_urls):
         yield ProviderStatus(other.name, False, other.remedy, _default(other.name))
 
@@ -117,7 +117,7 @@ def listing(provider: str, environ: Mapping[str, str], settings: str | None) -> 
         near = f": did you mean {name}?" if name in statuses else did_you_mean(name, statuses)
         raise ConfigError(f"unknown provider {provider!r}{near} (holdfast models lists them)")
     known = tuple(_known(provider, id) for id in profiles.models(provider))
-    return ProviderModels(statuses[provider], profiles.facts().date, known)
+    return ProviderModels(statuses[provider], profiles.profile_file().date, known)
 
 
 def _known(provider: str, id: str) -> KnownModel:
@@ -146,7 +146,7 @@ def listing_lines(found: ProviderModels) -> Iterator[str]:
     name = found.provider.name
     yield f"{name}: {found.provider.because}"
     if not found.models:
-        if name != DEMO:
+        if name != DEMO_NAME:
             yield f"its models are not known here: name one that it offers, as {name}:model"
         return
     yield ""

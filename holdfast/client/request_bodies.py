@@ -22,8 +22,8 @@ from holdfast.kernel.messages import (
 )
 from holdfast.kernel.results import Unencodable, result_from_value
 from holdfast.kernel.tool import Deny
+from holdfast.providers.json_body import JsonObject
 
-JsonObject = dict[str, Any]
 _OUTCOMES: Final = ("ok", "failed")
 
 

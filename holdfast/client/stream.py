@@ -34,7 +34,7 @@ from holdfast.client.retry import delay, may_pass
 from holdfast.client.transport import ServerResponse, Transport, at, is_lost
 from holdfast.kernel.errors import HoldfastError, ProviderError
 from holdfast.kernel.messages import prepare_to_decode
-from holdfast.providers.sse import Named, NamedEvents
+from holdfast.providers.sse import NamedEvent, NamedEventParser
 from holdfast.server.chat_list_stream import (
     ChatDeleted,
     ChatListed,
@@ -104,7 +104,7 @@ class ResumingStream(Generic[E]):
         """When to reconnect after a failure."""
         self._silent_at = 0.0
         """When the connection is considered lost, unless data arrives."""
-        self._splitter = NamedEvents(MAX_EVENT_BYTES)
+        self._splitter = NamedEventParser(MAX_EVENT_BYTES)
 
     # --- output ---
 
@@ -181,7 +181,7 @@ class ResumingStream(Generic[E]):
         elif self._ended:  # closed meanwhile
             opened.close()
         else:
-            self._response, self._splitter = opened, NamedEvents(MAX_EVENT_BYTES)
+            self._response, self._splitter = opened, NamedEventParser(MAX_EVENT_BYTES)
             self._silent_at = anyio.current_time() + SILENCE_TIMEOUT
 
     async def _pause(self) -> None:
@@ -237,7 +237,7 @@ class ResumingStream(Generic[E]):
 
     # --- events ---
 
-    def _take(self, named: Named) -> None:
+    def _take(self, named: NamedEvent) -> None:
         if self._ended or self._response is None:  # after the end
             return
         event = self._read(WireEvent(named.id, named.event, named.data))

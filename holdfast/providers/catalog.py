@@ -7,14 +7,14 @@ from typing import Final, Literal
 
 from holdfast.kernel.messages import Value
 
-Protocol = Literal["anthropic", "google", "openai_chat", "openai_responses"]
+WireProtocol = Literal["anthropic", "google", "openai_chat", "openai_responses"]
 
 
 class ProviderFacts(Value, frozen=True):
     """How a provider is reached."""
 
     name: str
-    protocol: Protocol
+    protocol: WireProtocol
     base_url: str | None
     """None where everybody has an address of their own."""
     keys: tuple[str, ...]

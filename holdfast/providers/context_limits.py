@@ -14,30 +14,35 @@ from weakref import WeakKeyDictionary
 from holdfast.kernel.errors import ProviderError
 from holdfast.providers.http import Http
 
-MOST: Final = 1_000
+MAX_MODELS: Final = 1_000
 """Models of one client whose limits are kept."""
-LEAST: Final = 1_000
+MIN_LIMIT: Final = 1_000
 """Tokens below which a reported limit is taken for another number."""
-RATE_LIMITS: Final = frozenset({"rate_limit_exceeded", "tokens"})
+RATE_LIMIT_CODES: Final = frozenset({"rate_limit_exceeded", "tokens"})
 """Codes of errors about how much a key may use in a minute."""
 _REPORTED: Final[WeakKeyDictionary[Http, dict[tuple[str, str], int]]] = WeakKeyDictionary()
 
 
-def report(http: Http, url: str, model: str, error: ProviderError) -> None:
+def report_limit(http: Http, url: str, model: str, error: ProviderError) -> None:
     """Keep the limit that an error reports for a model at an address, if it reports one.
 
     A rate limit names the tokens of one key per minute, which is not the limit of the model.
     """
     window = error.window
-    if window is None or window < LEAST or error.status == 429 or error.code in RATE_LIMITS:
+    if (
+        window is None
+        or window < MIN_LIMIT
+        or error.status == 429
+        or error.code in RATE_LIMIT_CODES
+    ):
         return
     with suppress(TypeError):  # a client that cannot be referred to weakly
-        known = _REPORTED.setdefault(http, {})
-        if len(known) < MOST or (url, model) in known:
-            known[url, model] = window
+        limits = _REPORTED.setdefault(http, {})
+        if len(limits) < MAX_MODELS or (url, model) in limits:
+            limits[url, model] = window
 
 
-def reported(http: Http, url: str, model: str) -> int | None:
+def reported_limit(http: Http, url: str, model: str) -> int | None:
     """The limit that was reported for a model at an address, if any was."""
     with suppress(TypeError):
         return _REPORTED.get(http, {}).get((url, model))

@@ -12,10 +12,10 @@ from holdfast.kernel.errors import ConfigError
 
 _BLANK: Final = re.compile(r"[\s\x00-\x1f]")
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-AGENT: Final = f"holdfast/{sys.modules['holdfast'].__version__}"
+USER_AGENT: Final = f"holdfast/{sys.modules['holdfast'].__version__}"
 
 
-def check(
+def check_endpoint(
     model: str, provider: str, base_url: str, api_key: str | None, *, needs_key: bool = True
 ) -> None:
     """Refuse what cannot be right, before anything is asked."""
@@ -40,10 +40,10 @@ def is_address(base_url: str) -> bool:
     """Whether something can be asked there."""
     try:
         parts = urlsplit(base_url)
-        named = bool(parts.hostname) and parts.port != 0
+        has_host = bool(parts.hostname) and parts.port != 0
     except ValueError:  # a port that is none, a bracket that is not closed
         return False
-    return parts.scheme in ("http", "https") and named and not _BLANK.search(base_url)
+    return parts.scheme in ("http", "https") and has_host and not _BLANK.search(base_url)
 
 
 def address(base_url: str, path: str) -> str:
@@ -55,24 +55,24 @@ def address(base_url: str, path: str) -> str:
     return parts._replace(path=folder + path, fragment="").geturl()
 
 
-def headers_for(ours: Mapping[str, str], given: Mapping[str, str] | None) -> dict[str, str]:
+def headers_for(ours: Mapping[str, str], own: Mapping[str, str] | None) -> dict[str, str]:
     """Ours, and a user's own over them, however those are spelled."""
-    _check_headers(given or {})
-    every = {
+    _check_headers(own or {})
+    defaults = {
         "Content-Type": "application/json",
         "Accept": "text/event-stream",
-        "User-Agent": AGENT,
+        "User-Agent": USER_AGENT,
         **ours,
     }
-    replaced = {name.lower() for name in given or ()}
-    kept = {name: value for name, value in every.items() if name.lower() not in replaced}
-    return {**kept, **(given or {})}
+    replaced = {name.lower() for name in own or ()}
+    unreplaced = {name: value for name, value in defaults.items() if name.lower() not in replaced}
+    return {**unreplaced, **(own or {})}
 
 
-def _check_headers(given: Mapping[str, str]) -> None:
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"headers are a {type(given).__name__}: use {{name: value}}")
-    for name, value in given.items():
+def _check_headers(headers: Mapping[str, str]) -> None:
+    if not isinstance(headers, Mapping):
+        raise ConfigError(f"headers are a {type(headers).__name__}: use {{name: value}}")
+    for name, value in headers.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ConfigError(f"{name!r} cannot be the name of a header")
         if not isinstance(value, str) or not value.isprintable():

@@ -18,23 +18,23 @@ import msgspec
 from holdfast.kernel.errors import SHARED_ERROR_CODES, ConfigError, FailureKind, ProviderError
 from holdfast.providers.http import address
 
-MAX_BODY: Final = 64 * 1024
+MAX_ERROR_BODY: Final = 64 * 1024
 """Bytes of a refusal that are read."""
 MAX_MESSAGE: Final = 2_000
 
-Codes = Mapping[str, FailureKind]
+ErrorCodes = Mapping[str, FailureKind]
 """A protocol's own words for its errors, beside those that several share."""
 
-_VAGUE: Final = frozenset({"invalid_request", "server", "unknown"})
+_VAGUE_KINDS: Final = frozenset({"invalid_request", "server", "unknown"})
 """Kinds whose words are also used when the message says something more exact."""
 
 
-def refused(
-    url: str, status: int, headers: Mapping[str, str], body: bytes, codes: Codes
+def response_error(
+    url: str, status: int, headers: Mapping[str, str], body: bytes, codes: ErrorCodes
 ) -> Exception:
     """An answer that is no stream: a refusal, a redirect, or something else than the provider."""
     if 300 <= status < 400:
-        where = _joined(url, headers.get("Location") or "")
+        where = _redirect_target(url, headers.get("Location") or "")
         return ConfigError(
             f"{address(url)} sends us on to {where}, and a key does not go there by itself: "
             "set base_url to the address that is meant"
@@ -43,27 +43,29 @@ def refused(
         return ConfigError(f"the proxy to {address(url)} refused us (407): check HTTP_PROXY")
     error = _decoded(body)
     if status < 300 and not isinstance(error, str) and not _message(error):
-        said = body[:200].decode("utf-8", "replace")
-        error = {"message": f"an answer that is no stream, is base_url right? It begins: {said}"}
+        beginning = body[:200].decode("utf-8", "replace")
+        error = {
+            "message": f"an answer that is no stream, is base_url right? It begins: {beginning}"
+        }
     if isinstance(error, str):
-        message = _readable(error, headers.get("Content-Type") or "")
+        message = _readable_body(error, headers.get("Content-Type") or "")
         error = {"message": message or f"status {status} from {address(url)}"}
     return _failure(error, codes, status, headers)
 
 
-def _joined(url: str, location: str) -> str:
+def _redirect_target(url: str, location: str) -> str:
     try:
         return address(urljoin(url, location))
     except ValueError:  # it is no address
         return "elsewhere"
 
 
-def reported(error: Any, codes: Codes) -> ProviderError:
+def stream_error(error: Any, codes: ErrorCodes) -> ProviderError:
     """An error inside a stream that had begun well."""
     return _failure(_unwrapped(error), codes, None, {})
 
 
-def unframed(body: bytes | bytearray, codes: Codes) -> ProviderError | None:
+def unframed_error(body: bytes | bytearray, codes: ErrorCodes) -> ProviderError | None:
     """An error that was written into a stream as it is, without being an event of it. None where
     nothing is said that is known."""
     try:
@@ -74,15 +76,15 @@ def unframed(body: bytes | bytearray, codes: Codes) -> ProviderError | None:
         value = value[0]
     if not isinstance(value, dict) or not value.get("error"):
         return None
-    failure = reported(value, codes)
+    failure = stream_error(value, codes)
     return None if failure.kind == "unknown" else failure
 
 
-def unreadable(payload: bytes, reason: str) -> ProviderError:
+def unreadable_event(payload: bytes, reason: str) -> ProviderError:
     """An event of a stream that is not what the protocol says. Another try may bring another."""
-    shown = payload[:200].decode("utf-8", "replace")
+    excerpt = payload[:200].decode("utf-8", "replace")
     return ProviderError(
-        f"an event of the stream cannot be read ({reason}): {shown}", kind="server"
+        f"an event of the stream cannot be read ({reason}): {excerpt}", kind="server"
     )
 
 
@@ -90,7 +92,7 @@ def unreadable(payload: bytes, reason: str) -> ProviderError:
 
 
 def _failure(
-    error: Mapping[str, Any], codes: Codes, status: int | None, headers: Mapping[str, str]
+    error: Mapping[str, Any], codes: ErrorCodes, status: int | None, headers: Mapping[str, str]
 ) -> ProviderError:
     message = _message(error)
     if status is None or status < 400:
@@ -98,34 +100,36 @@ def _failure(
     retry_after = _retry_after(headers)
     if retry_after is None:
         retry_after = _retry_delay(error, message)
-    code, named = _named(error, codes)
-    kind = None if named in _VAGUE else named
+    code, code_kind = _code_and_kind(error, codes)
+    kind = None if code_kind in _VAGUE_KINDS else code_kind
     failure = ProviderError(
         message,
         status=status,
         code=code,
         retry_after=retry_after,
         should_retry=_should_retry(headers),
-        kind=_disguised(error, message, kind, status, retry_after) or kind,
+        kind=_actual_kind(error, message, kind, status, retry_after) or kind,
     )
-    if failure.kind == "unknown" and named is not None:
-        failure.kind = named
+    if failure.kind == "unknown" and code_kind is not None:
+        failure.kind = code_kind
     if failure.kind == "context_overflow":
-        failure.window = _window(error, message)
+        failure.window = _reported_window(error, message)
     return failure
 
 
-def _named(error: Mapping[str, Any], codes: Codes) -> tuple[str | None, FailureKind | None]:
+def _code_and_kind(
+    error: Mapping[str, Any], codes: ErrorCodes
+) -> tuple[str | None, FailureKind | None]:
     """The provider's most exact word for an error, and the kind that it means."""
-    words = list(_words(error))
-    kinds = {word: codes.get(word) or SHARED_ERROR_CODES.get(word) for word in words}
-    exact = [word for word in words if kinds[word] not in (None, *_VAGUE)]
-    known = [word for word in words if kinds[word] is not None]
-    code = next(iter((*exact, *known, *words)), None)
+    own_codes = list(_codes_of(error))
+    kinds = {word: codes.get(word) or SHARED_ERROR_CODES.get(word) for word in own_codes}
+    exact = [word for word in own_codes if kinds[word] not in (None, *_VAGUE_KINDS)]
+    recognized = [word for word in own_codes if kinds[word] is not None]
+    code = next(iter((*exact, *recognized, *own_codes)), None)
     return code, kinds[code] if code is not None else None
 
 
-def _disguised(
+def _actual_kind(
     error: Mapping[str, Any],
     message: str,
     kind: FailureKind | None,
@@ -176,22 +180,22 @@ def _unwrapped(value: Any) -> Mapping[str, Any]:
 
 def _message(error: Mapping[str, Any]) -> str:
     for key in ("message", "detail", "error_message", "title"):
-        said = error.get(key)
-        if isinstance(said, str) and said:
+        message = error.get(key)
+        if isinstance(message, str) and message:
             break
-        if said:
-            said = msgspec.json.encode(said).decode()
+        if message:
+            message = msgspec.json.encode(message).decode()
             break
     else:
-        said = ""
+        message = ""
     metadata = error.get("metadata")
     upstream = metadata.get("raw") if isinstance(metadata, dict) else None
     if isinstance(upstream, str) and upstream:  # a gateway passes on what its provider said
-        said = f"{said}: {upstream}"
-    return said[:MAX_MESSAGE]
+        message = f"{message}: {upstream}"
+    return message[:MAX_MESSAGE]
 
 
-def _words(error: Mapping[str, Any]) -> Iterator[str]:
+def _codes_of(error: Mapping[str, Any]) -> Iterator[str]:
     """What the error is called, the most exact word first."""
     details = error.get("details")
     if isinstance(details, dict) and isinstance(details.get("error_code"), str):
@@ -218,12 +222,12 @@ def _status(error: Mapping[str, Any]) -> int | None:
 _TITLE: Final = re.compile(r"<title[^>]*>([^<]{1,200})", re.IGNORECASE)
 
 
-def _readable(text: str, content_type: str) -> str:
+def _readable_body(text: str, content_type: str) -> str:
     """What a person can read of a body that is no JSON."""
     if "html" in content_type or text.lstrip()[:1] == "<":
         title = _TITLE.search(text)
-        named = f" titled {' '.join(title[1].split())!r}" if title else ""
-        return f"a web page{named} instead of an answer: is base_url right?"
+        title_text = f" titled {' '.join(title[1].split())!r}" if title else ""
+        return f"a web page{title_text} instead of an answer: is base_url right?"
     return next((line.strip() for line in text.splitlines() if line.strip()), "")[:300]
 
 
@@ -236,7 +240,7 @@ _NO_MONEY: Final = re.compile(
     r"|reached your specified (workspace )?API usage limits",
     re.IGNORECASE,
 )
-_QUOTA: Final = re.compile(r"exceeded your current quota", re.IGNORECASE)
+_QUOTA_EXCEEDED: Final = re.compile(r"exceeded your current quota", re.IGNORECASE)
 
 
 def _out_of_quota(message: str, error: Mapping[str, Any], retry_after: float | None) -> bool:
@@ -246,7 +250,9 @@ def _out_of_quota(message: str, error: Mapping[str, Any], retry_after: float | N
     details = str(error.get("details"))
     if "PerDay" in details:
         return True
-    return "PerMinute" not in details and retry_after is None and bool(_QUOTA.search(message))
+    return (
+        "PerMinute" not in details and retry_after is None and bool(_QUOTA_EXCEEDED.search(message))
+    )
 
 
 # --- When to try again --------------------------------------------------------------------------
@@ -257,11 +263,11 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1_000
-    given = headers.get("retry-after")
-    if given is None:
+    value = headers.get("retry-after")
+    if value is None:
         return None
-    seconds = _number(given)
-    return seconds if seconds is not None else _until(given, headers.get("date"))
+    seconds = _number(value)
+    return seconds if seconds is not None else _seconds_until(value, headers.get("date"))
 
 
 def _number(text: str | None) -> float | None:
@@ -272,7 +278,7 @@ def _number(text: str | None) -> float | None:
     return value if 0 <= value < float("inf") else None
 
 
-def _until(text: str, now: str | None) -> float | None:
+def _seconds_until(text: str, now: str | None) -> float | None:
     """Seconds to a date, by the clock of whoever gave it."""
     try:
         then = parsedate_to_datetime(text)
@@ -282,7 +288,7 @@ def _until(text: str, now: str | None) -> float | None:
         return None
 
 
-_IN_WORDS: Final = re.compile(
+_RETRY_IN_MESSAGE: Final = re.compile(
     r"(?:try again|retry) in ((?:\d+h)?(?:\d+m(?!s))?(?:\d+(?:\.\d+)?(?:ms|s))?)", re.IGNORECASE
 )
 _UNIT: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
@@ -296,7 +302,7 @@ def _retry_delay(error: Mapping[str, Any], message: str) -> float | None:
         delay = detail.get("retryDelay") if isinstance(detail, dict) else None
         if isinstance(delay, str):
             return _duration(delay)
-    words = _IN_WORDS.search(message)
+    words = _RETRY_IN_MESSAGE.search(message)
     return _duration(words[1]) if words else None
 
 
@@ -307,13 +313,13 @@ def _duration(text: str) -> float | None:
 
 
 def _should_retry(headers: Mapping[str, str]) -> bool | None:
-    said = (headers.get("x-should-retry") or "").lower()
-    return {"true": True, "false": False}.get(said)
+    value = (headers.get("x-should-retry") or "").lower()
+    return {"true": True, "false": False}.get(value)
 
 
 # --- How much fits ------------------------------------------------------------------------------
 
-_LIMIT: Final = re.compile(
+_WINDOW_IN_MESSAGE: Final = re.compile(
     r"exceed context limit: \d+ \+ \d+ > (\d{3,8})"
     r"|(?:maximum (?:context|prompt|model) length (?:is|of)|context length (?:is|of)(?: only)?"
     r"|tokens allowed|token limit|context (?:limit|length|size))[: (]*(\d{3,8})|n_ctx: (\d{3,8})"
@@ -322,9 +328,9 @@ _LIMIT: Final = re.compile(
 )
 
 
-def _window(error: Mapping[str, Any], message: str) -> int | None:
-    said = error.get("n_ctx")
-    if isinstance(said, int) and said > 0:
-        return said
-    found = _LIMIT.search(message)
-    return int(next(filter(None, found.groups()))) if found else None
+def _reported_window(error: Mapping[str, Any], message: str) -> int | None:
+    size = error.get("n_ctx")
+    if isinstance(size, int) and size > 0:
+        return size
+    match = _WINDOW_IN_MESSAGE.search(message)
+    return int(next(filter(None, match.groups()))) if match else None

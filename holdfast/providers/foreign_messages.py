@@ -25,7 +25,7 @@ def provider_of(message: Message) -> str | None:
     return message.model.partition(":")[0] if message.model else None
 
 
-def readable(message: Message, provider: str) -> tuple[Part, ...]:
+def replayable_parts(message: Message, provider: str) -> tuple[Part, ...]:
     """The parts of an answer as this provider can take them.
 
     Its own answers are replayed as they are. Of anybody else's, reasoning is left out, since only
@@ -43,19 +43,19 @@ def readable(message: Message, provider: str) -> tuple[Part, ...]:
             case ToolResult(provider_executed=True):
                 continue
             case ToolCall(provider_executed=True):
-                parts.append(Text(in_words(part, results.get(part.id))))
+                parts.append(Text(call_as_text(part, results.get(part.id))))
             case _:
                 parts.append(part)
     return tuple(parts)
 
 
-def in_words(call: ToolCall, result: ToolResult | None) -> str:
+def call_as_text(call: ToolCall, result: ToolResult | None) -> str:
     """A call that a provider ran, for one that knows nothing of it."""
-    said = result.text if result is not None else "no result"
-    return f"[{call.tool} {call.arguments} → {said}]"
+    outcome = result.text if result is not None else "no result"
+    return f"[{call.tool} {call.arguments} → {outcome}]"
 
 
-def asked_in_words(shape: Shape) -> str:
+def shape_instruction(shape: Shape) -> str:
     """What a model is told that nothing else holds to the form of its answer."""
     about = f"\n{shape.description}" if shape.description else ""
     return (
@@ -66,7 +66,7 @@ def asked_in_words(shape: Shape) -> str:
 
 # --- Files --------------------------------------------------------------------------------------
 
-_TEXTS: Final = frozenset(
+_TEXT_TYPES: Final = frozenset(
     {
         "application/javascript",
         "application/json",
@@ -83,39 +83,39 @@ _TEXTS: Final = frozenset(
 
 def media_type(file: File) -> str:
     """Its media type as providers spell it."""
-    return _plain(file.media_type)
+    return _normalized(file.media_type)
 
 
-def _plain(media_type: str) -> str:
+def _normalized(media_type: str) -> str:
     kind = media_type.partition(";")[0].strip().lower()
     return "image/jpeg" if kind == "image/jpg" else kind
 
 
-def sendable(file: File) -> bool:
+def is_sendable(file: File) -> bool:
     """Whether there is anything of it to send: bytes, or where the provider can get them."""
-    return bool(file.data) or url_of(file) is not None
+    return bool(file.data) or file_url(file) is not None
 
 
 def family(media_type: str) -> Family | None:
     """What a file is, roughly; None for what no model reads."""
-    kind = _plain(media_type)
+    kind = _normalized(media_type)
     top = kind.partition("/")[0]
     if top in ("image", "audio", "video"):
         return top  # type: ignore[return-value]
     if kind == "application/pdf":
         return "pdf"
-    if top == "text" or kind in _TEXTS or kind.endswith(("+json", "+xml")):
+    if top == "text" or kind in _TEXT_TYPES or kind.endswith(("+json", "+xml")):
         return "text"
     return None
 
 
-def url_of(file: File) -> str | None:
+def file_url(file: File) -> str | None:
     """Where the provider can fetch a file itself, when it is not here."""
     ref = file.ref or ""
     return ref if file.data is None and ref.startswith(("https://", "http://")) else None
 
 
-def spelled_out(file: File) -> str | None:
+def file_as_text(file: File) -> str | None:
     """A text file as text, or None when it is none."""
     if file.data is None or family(file.media_type) != "text":
         return None
@@ -133,19 +133,19 @@ def data_url(file: File) -> str | None:
     return f"data:{media_type(file)};base64,{b64encode(file.data).decode()}"
 
 
-def file_in_words(file: File, model: str, notices: list[str]) -> str:
+def file_text_or_notice(file: File, model: str, notices: list[str]) -> str:
     """A file for a model that does not take it as one: spelled out, or left out and told of."""
-    text = spelled_out(file)
+    text = file_as_text(file)
     if text is None:
-        text, notice = left_out(file, model)
+        text, notice = omitted_file(file, model)
         notices.append(notice)
     return text
 
 
-def left_out(file: File, model: str) -> tuple[str, str]:
+def omitted_file(file: File, model: str) -> tuple[str, str]:
     """What the model reads in the place of a file it does not take, and what people are told."""
     name, kind = file.name or "a file", file.media_type or "of no type"
-    if file.data is None and url_of(file) is None:
+    if file.data is None and file_url(file) is None:
         return (
             f"[{name} ({kind}) is not available]",
             f"{name} was not sent to {model}: its bytes are not here, give them as data=…",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
 
-UNSAYABLE: Final = frozenset(
+JsonSchema: TypeAlias = Mapping[str, Any]
+
+UNENFORCEABLE_KEYWORDS: Final = frozenset(
     {
         "additionalItems",
         "contains",

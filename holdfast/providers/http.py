@@ -18,14 +18,14 @@ import aiohttp
 
 from holdfast.kernel.errors import ConfigError, FailureKind, ProviderError
 
-CONNECT: Final = 30.0
+CONNECT_TIMEOUT: Final = 30.0
 """Seconds to reach a host. How long it may then be silent is decided where an answer is read."""
-HEADERS: Final = {"Accept-Encoding": "identity"}
+DEFAULT_HEADERS: Final = {"Accept-Encoding": "identity"}
 """Compressing a stream of tokens holds them back. One that comes compressed is read all the same,
 a bounded piece at a time."""
 
 
-class Reply(Protocol):
+class HttpResponse(Protocol):
     """The beginning of an answer. The body is read by whoever asked, as it arrives."""
 
     @property
@@ -46,7 +46,7 @@ class Http(Protocol):
 
     def post(
         self, url: str, headers: Mapping[str, str], body: bytes
-    ) -> AbstractAsyncContextManager[Reply]:
+    ) -> AbstractAsyncContextManager[HttpResponse]:
         """Ask. Leaving the block lets go of the connection. Redirects are not followed.
 
         What breaks inside the block leaves it as a `ProviderError`.
@@ -54,26 +54,28 @@ class Http(Protocol):
         ...
 
 
-class Connections:
+class HttpClient:
     """HTTP for real. Connections are kept and shared within an event loop, and closed with it."""
 
     def __init__(self) -> None:
         self._sessions: dict[asyncio.AbstractEventLoop, _Session] = {}
 
     @asynccontextmanager
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> AsyncIterator[Reply]:
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes
+    ) -> AsyncIterator[HttpResponse]:
         session = await self._session()
         try:
             async with session.post(
                 url,
                 data=body,
-                headers={**HEADERS, **headers},
+                headers={**DEFAULT_HEADERS, **headers},
                 allow_redirects=False,  # a key must not follow wherever an answer points
                 proxy=_proxy(url),
             ) as response:
-                yield _Reply(response)
+                yield _AiohttpResponse(response)
         except (aiohttp.ClientError, TimeoutError, ssl.SSLError) as error:
-            raise _translated(error, url) from error
+            raise _provider_error(error, url) from error
 
     async def close(self) -> None:
         """Close what this event loop has open. It is opened anew when it is needed again."""
@@ -114,13 +116,13 @@ class _Session:
         self.client = aiohttp.ClientSession(
             # As many as there are streams: how many that may be is not decided here.
             connector=aiohttp.TCPConnector(limit=0),
-            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT),
+            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         self.keeper: AsyncGenerator[None]
 
 
-class _Reply:
+class _AiohttpResponse:
     __slots__ = ("_response", "headers", "status")
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
@@ -144,8 +146,12 @@ def _proxy(url: str) -> str | None:
     if "://" not in proxy:
         proxy = f"http://{proxy}"
     try:
-        known = urlsplit(proxy)
-        usable = known.scheme in ("http", "https") and bool(known.hostname) and known.port != 0
+        proxy_parts = urlsplit(proxy)
+        usable = (
+            proxy_parts.scheme in ("http", "https")
+            and bool(proxy_parts.hostname)
+            and proxy_parts.port != 0
+        )
     except ValueError:
         usable = False
     if not usable:
@@ -167,24 +173,24 @@ _KINDS: Final[tuple[tuple[type[Exception], FailureKind], ...]] = (
 """First match. The last are answers that are no HTTP."""
 
 
-def _translated(error: Exception, url: str) -> Exception:
+def _provider_error(error: Exception, url: str) -> Exception:
     at = address(url)
     if isinstance(error, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)):
         return ConfigError(f"base_url leads to {at}, which is no address: use http(s)://host/path")
     if isinstance(error, aiohttp.ClientHttpProxyError) and error.status < 500:
         return ConfigError(f"the proxy to {at} refused us ({error.status}): check HTTPS_PROXY")
-    kind = next(kind for known, kind in _KINDS if isinstance(error, known))
+    kind = next(kind for error_class, kind in _KINDS if isinstance(error, error_class))
     distrusted = isinstance(
         error, (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)
     )
     return ProviderError(
-        f"{at}: {_said(error)}",
+        f"{at}: {_error_text(error)}",
         kind=kind,
         should_retry=False if distrusted else None,  # a bad certificate does not mend itself
     )
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """What a client says of an error, without the address: there may be a key in it."""
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy answered {error.status} {error.message}"
@@ -206,5 +212,5 @@ def address(url: str) -> str:
     return f"{parts.scheme}://{host}{parts.path}" if host else parts.path
 
 
-SHARED: Final = Connections()
+SHARED_CLIENT: Final = HttpClient()
 """What models use that are not given anything else."""

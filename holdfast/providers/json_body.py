@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
+
+JsonObject: TypeAlias = dict[str, Any]
 
 
 def merged(body: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The body with the options in it. Objects are merged, anything else is replaced."""
-    made = dict(body)
+    result = dict(body)
     for key, value in options.items():
-        known = made.get(key)
-        if isinstance(known, Mapping) and isinstance(value, Mapping):
-            value = merged(known, value)
-        made[key] = value
-    return made
+        existing = result.get(key)
+        if isinstance(existing, Mapping) and isinstance(value, Mapping):
+            value = merged(existing, value)
+        result[key] = value
+    return result
 
 
 def encoded(body: object) -> bytes:
@@ -39,7 +41,7 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=_plain)
 def _whole(value: Any) -> Any:
     """The same with whole characters only: two halves that belong together are one."""
     if isinstance(value, str):
-        return whole_characters(value)
+        return joined_surrogates(value)
     if isinstance(value, Mapping):
         return {_whole(key): _whole(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -47,7 +49,7 @@ def _whole(value: Any) -> Any:
     return value
 
 
-def whole_characters(text: str) -> str:
+def joined_surrogates(text: str) -> str:
     """Text that can be sent: half of a surrogate pair is replaced, two that belong together are one
     character."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -12,20 +12,26 @@ from holdfast.kernel.errors import ProviderError
 from holdfast.kernel.messages import Usage, Value
 from holdfast.kernel.model import Delta, Finished, Notice, Ping
 from holdfast.providers import context_limits
-from holdfast.providers.failure import MAX_BODY, Codes, refused, unframed, unreadable
-from holdfast.providers.http import Http, Reply, address
-from holdfast.providers.sse import Events
+from holdfast.providers.failure import (
+    MAX_ERROR_BODY,
+    ErrorCodes,
+    response_error,
+    unframed_error,
+    unreadable_event,
+)
+from holdfast.providers.http import Http, HttpResponse, address
+from holdfast.providers.sse import EventParser
 
 PING: Final = Ping()
-LAST_WORDS: Final = 5.0
+TRAILER_TIMEOUT: Final = 5.0
 """Seconds that a complete answer may take to say what it cost, and a refusal to say why."""
-CLOSING: Final = 0.25
+CLOSE_TIMEOUT: Final = 0.25
 """Seconds that a stream which has said everything may take to close."""
-BROKEN: Final = frozenset({"network", "stream_cut", "timeout"})
+CONNECTION_ERRORS: Final = frozenset({"network", "stream_cut", "timeout"})
 """How a connection ends that was lost."""
 
 
-class Call(Value, frozen=True):
+class WireRequest(Value, frozen=True):
     """One request as it goes over the wire."""
 
     url: str
@@ -40,7 +46,7 @@ class Call(Value, frozen=True):
         return f"Call({address(self.url)!r}, {len(self.body)} bytes)"  # no key, no conversation
 
 
-class Decoder(Protocol):
+class AnswerDecoder(Protocol):
     """The state of one answer in one protocol. Has no I/O, so it can be fed anything."""
 
     deltas: list[Delta]
@@ -66,16 +72,18 @@ class Decoder(Protocol):
         ...
 
 
-async def answer(http: Http, call: Call, decoder: Decoder, codes: Codes) -> AsyncGenerator[Delta]:
+async def stream_answer(
+    http: Http, call: WireRequest, decoder: AnswerDecoder, codes: ErrorCodes
+) -> AsyncGenerator[Delta]:
     """The deltas of one answer. Nothing is done here for each that could be done for each read."""
-    events = Events()
+    events = EventParser()
     notices = call.notices
     try:
         async with http.post(call.url, call.headers, call.body) as reply:
             if reply.status != 200 or _is_no_stream(reply):
-                body = await _read(reply, MAX_BODY, partly=reply.status != 200)
-                raise refused(call.url, reply.status, reply.headers, body, codes)
-            chunks, patience = reply.chunks(), LAST_WORDS
+                body = await _read(reply, MAX_ERROR_BODY, partly=reply.status != 200)
+                raise response_error(call.url, reply.status, reply.headers, body, codes)
+            chunks, patience = reply.chunks(), TRAILER_TIMEOUT
             while True:
                 if decoder.complete:
                     data = await _soon(chunks, patience)
@@ -94,19 +102,19 @@ async def answer(http: Http, call: Call, decoder: Decoder, codes: Codes) -> Asyn
                 if not deltas and b"\n" in data:  # a piece of a line is no event, however many come
                     yield PING
                 if deltas and type(deltas[-1]) is Finished:
-                    patience = CLOSING
+                    patience = CLOSE_TIMEOUT
         last, failure = _decode(decoder, list(filter(_is_whole, events.end())))
         if failure is not None:
             raise failure
         last += decoder.end()
         if not decoder.complete and not last:
-            failure = unframed(events.beside, codes)
+            failure = unframed_error(events.unframed, codes)
             if failure is not None:
                 raise failure
             last = _counted(decoder)
     except ProviderError as error:
-        context_limits.report(http, call.url, call.model, error)
-        last = decoder.end() if error.kind in BROKEN else []
+        context_limits.report_limit(http, call.url, call.model, error)
+        last = decoder.end() if error.kind in CONNECTION_ERRORS else []
         if not last:  # of an answer that is complete it does not matter how the connection ended
             for delta in _counted(decoder):
                 yield delta
@@ -123,20 +131,22 @@ async def _soon(chunks: AsyncIterator[bytes], seconds: float) -> bytes | None:
     return None
 
 
-def _counted(decoder: Decoder) -> list[Delta]:
+def _counted(decoder: AnswerDecoder) -> list[Delta]:
     """What an answer that was cut has taken, if the provider has said anything of that."""
     spent = decoder.spent()
     return [] if spent is None else [Ping(spent)]
 
 
-def _decode(decoder: Decoder, events: list[bytes]) -> tuple[list[Delta], ProviderError | None]:
+def _decode(
+    decoder: AnswerDecoder, events: list[bytes]
+) -> tuple[list[Delta], ProviderError | None]:
     """The deltas of some events, and why there are no more when one of them is an error."""
     try:
         return decoder.feed(events), None
     except ProviderError as error:
         return decoder.deltas, error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return decoder.deltas, unreadable(events[-1], str(error))
+        return decoder.deltas, unreadable_event(events[-1], str(error))
 
 
 def _is_whole(event: bytes) -> bool:
@@ -151,18 +161,18 @@ def _is_whole(event: bytes) -> bool:
     return True
 
 
-def _is_no_stream(reply: Reply) -> bool:
+def _is_no_stream(reply: HttpResponse) -> bool:
     """An error with status 200, or a page of whoever stands between us and the provider."""
     kind = (reply.headers.get("Content-Type") or "").lower()
     return "json" in kind or "html" in kind
 
 
-async def _read(reply: Reply, limit: int, *, partly: bool) -> bytes:
+async def _read(reply: HttpResponse, limit: int, *, partly: bool) -> bytes:
     """The body, as much of it as anybody wants to know. `partly`: what there is of it will do. That
     we are refused is known, however long it takes to say why, and whatever breaks meanwhile."""
     body = b""
     try:
-        with anyio.move_on_after(LAST_WORDS if partly else None):
+        with anyio.move_on_after(TRAILER_TIMEOUT if partly else None):
             async for data in reply.chunks():
                 body += data
                 if len(body) >= limit:

@@ -61,17 +61,17 @@ class Profile(Value, frozen=True, kw_only=True):
     options: Mapping[str, Any] = {}
     """What only its protocol understands."""
 
-    def effort(self, wanted: Effort | None) -> Effort | None:
+    def effort(self, requested: Effort | None) -> Effort | None:
         """The effort to ask for: the one wanted, or the nearest that the model has.
 
         The nearest below, so that nobody pays for more than was wanted; if there is none, its
         least. None where the model decides for itself.
         """
-        if wanted is None or self.efforts == ():
+        if requested is None or self.efforts == ():
             return None
-        if self.efforts is None or wanted in self.efforts:
-            return wanted
-        rank = EFFORTS.index(wanted)
+        if self.efforts is None or requested in self.efforts:
+            return requested
+        rank = EFFORTS.index(requested)
         below = [level for level in self.efforts if EFFORTS.index(level) <= rank]
         return below[-1] if below else self.efforts[0]
 

@@ -15,7 +15,7 @@ from holdfast.kernel.errors import ConfigError
 from holdfast.providers.profile import UNKNOWN, Profile
 
 
-class Facts(Struct, frozen=True, forbid_unknown_fields=True):
+class ProfileFile(Struct, frozen=True, forbid_unknown_fields=True):
     """The file. A model is left out of it when nobody has looked, and so is what was not found."""
 
     date: str
@@ -28,33 +28,33 @@ class Facts(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def facts() -> Facts:
+def profile_file() -> ProfileFile:
     from importlib import resources  # slow to import, and needed once
 
     data = resources.files("holdfast.providers").joinpath("profiles.json").read_bytes()
-    return msgspec.json.decode(data, type=Facts)
+    return msgspec.json.decode(data, type=ProfileFile)
 
 
 def models(provider: str) -> tuple[str, ...]:
     """The models of a provider that are in the file."""
-    return tuple(facts().models.get(provider, ()))
+    return tuple(profile_file().models.get(provider, ()))
 
 
 def lookup(provider: str, model: str) -> Profile:
     """What is known about a model. `UNKNOWN` when that is nothing: it can be used all the same."""
     model = model.removeprefix("models/")  # as Google lists its own
-    found = _find(_SAME_MODELS.get(provider, provider), model)
-    if found is None and provider in _GATEWAYS:
-        found = _resold(provider, model)
-    return UNKNOWN if found is None else found
+    profile = _find(_SAME_MODELS.get(provider, provider), model)
+    if profile is None and provider in _GATEWAYS:
+        profile = _resold(provider, model)
+    return UNKNOWN if profile is None else profile
 
 
-def changed(profile: Profile, changes: Mapping[str, Any]) -> Profile:
+def with_changes(profile: Profile, changes: Mapping[str, Any]) -> Profile:
     """A profile with some of its fields changed. Checks them as it does those of the file."""
     unknown = changes.keys() - set(Profile.__struct_fields__)
     if unknown:
-        known = ", ".join(Profile.__struct_fields__)
-        raise ConfigError(f"a profile has no {', '.join(sorted(unknown))}: use {known}")
+        names = ", ".join(Profile.__struct_fields__)
+        raise ConfigError(f"a profile has no {', '.join(sorted(unknown))}: use {names}")
     try:
         fields = {**msgspec.to_builtins(profile), **msgspec.to_builtins(changes)}
         return msgspec.convert(fields, Profile)
@@ -79,11 +79,11 @@ def _plain(name: str) -> str:
 
 @cache
 def _index(provider: str) -> Mapping[str, Profile]:
-    known = facts().models.get(provider, {})
-    others = facts().aliases.get(provider, {})
+    profiles = profile_file().models.get(provider, {})
+    others = profile_file().aliases.get(provider, {})
     return {
-        **{_plain(other): known[name] for other, name in others.items()},
-        **{_plain(name): profile for name, profile in known.items()},
+        **{_plain(other): profiles[name] for other, name in others.items()},
+        **{_plain(name): profile for name, profile in profiles.items()},
     }
 
 
@@ -127,9 +127,9 @@ def _resold(provider: str, model: str) -> Profile | None:
     if sold is None:
         return None
     vendor = _VENDORS[sold[1].lower()]
-    found = _find(vendor, sold[2])
-    if found is None:
+    profile = _find(vendor, sold[2])
+    if profile is None:
         return None
-    listed = provider == "openrouter" and vendor in _AT_LIST_PRICE and ":free" not in model
+    at_list_price = provider == "openrouter" and vendor in _AT_LIST_PRICE and ":free" not in model
     # Options are words of the vendor's own protocol, and this is not it.
-    return replace(found, price=found.price if listed else None, options={})
+    return replace(profile, price=profile.price if at_list_price else None, options={})

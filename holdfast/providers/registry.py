@@ -15,14 +15,14 @@ from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Value
 from holdfast.kernel.model import Model
 from holdfast.providers import profiles
-from holdfast.providers.catalog import PROVIDERS, Protocol, ProviderFacts
+from holdfast.providers.catalog import PROVIDERS, ProviderFacts, WireProtocol
 from holdfast.providers.endpoint import is_address
 from holdfast.providers.profile import Profile
 
 if TYPE_CHECKING:
     from holdfast.providers.http import Http
 
-DEMO: Final = "demo"
+DEMO_NAME: Final = "demo"
 """A name without a provider: the one model that needs neither a key nor a network."""
 
 
@@ -48,9 +48,9 @@ def model(
     of the provider's own class, such as `chain` of `OpenAIResponses`. `demo` is a model that asks
     nobody.
     """
-    if isinstance(name, str) and name.partition(":")[0].strip() == DEMO:
-        given = {"api_key": api_key, "base_url": base_url, "headers": headers}
-        return _demo(name, {**given, "profile": profile, "http": http}, options)
+    if isinstance(name, str) and name.partition(":")[0].strip() == DEMO_NAME:
+        options_without_use = {"api_key": api_key, "base_url": base_url, "headers": headers}
+        return _demo(name, {**options_without_use, "profile": profile, "http": http}, options)
     environ = os.environ if environ is None else environ  # no default: help() would print the keys
     facts, id = _parsed(name)
     make = _class_of(facts.protocol)
@@ -100,13 +100,13 @@ def usable_providers(
     `base_urls`: of providers by their names, as they are given to `model`.
     """
     environ = os.environ if environ is None else environ
-    found = []
+    usable = []
     for facts in PROVIDERS.values():
-        given = (base_urls or {}).get(facts.name)
-        if _is_usable(facts, environ, given):
+        base_url = (base_urls or {}).get(facts.name)
+        if _is_usable(facts, environ, base_url):
             names = tuple(f"{facts.name}:{id}" for id in profiles.models(facts.name))
-            found.append(UsableProvider(facts.name, _variable(facts, environ, given), names))
-    return tuple(found)
+            usable.append(UsableProvider(facts.name, _variable(facts, environ, base_url), names))
+    return tuple(usable)
 
 
 class UnusableProvider(Value, frozen=True):
@@ -124,14 +124,14 @@ def unusable_providers(
 ) -> tuple[UnusableProvider, ...]:
     """All that `usable_providers` leaves out, each with what to do about it."""
     environ = os.environ if environ is None else environ
-    found = []
+    unusable = []
     for facts in PROVIDERS.values():
-        given = (base_urls or {}).get(facts.name)
-        if not _is_usable(facts, environ, given):
-            broken = _broken(facts, environ, given)
-            remedy = broken or _missing(facts, environ, given)
-            found.append(UnusableProvider(facts.name, remedy, broken is not None))
-    return tuple(found)
+        base_url = (base_urls or {}).get(facts.name)
+        if not _is_usable(facts, environ, base_url):
+            broken = _misconfiguration(facts, environ, base_url)
+            remedy = broken or _remedy(facts, environ, base_url)
+            unusable.append(UnusableProvider(facts.name, remedy, broken is not None))
+    return tuple(unusable)
 
 
 def is_configured(
@@ -149,7 +149,7 @@ def address_variables(provider: str) -> tuple[str, ...]:
 def has_key(provider: str, environ: Mapping[str, str] | None = None) -> bool:
     """Whether the environment has a key for it, also where it needs none."""
     environ = os.environ if environ is None else environ
-    return _first(environ, PROVIDERS[provider].keys) is not None
+    return _first_set(environ, PROVIDERS[provider].keys) is not None
 
 
 def base_url_of(
@@ -168,55 +168,57 @@ def base_url_of(
     return parts._replace(netloc=host, query="", fragment="").geturl()
 
 
-def _broken(facts: ProviderFacts, environ: Mapping[str, str], given: str | None) -> str | None:
+def _misconfiguration(
+    facts: ProviderFacts, environ: Mapping[str, str], base_url: str | None
+) -> str | None:
     """What is set for this provider and cannot be right."""
     try:
-        if _first(environ, facts.keys):
+        if _first_set(environ, facts.keys):
             _key(facts, None, environ)
-        if _is_placed(facts, environ, given):
-            _base_url(facts, given, environ)
+        if _has_address(facts, environ, base_url):
+            _base_url(facts, base_url, environ)
     except ConfigError as error:
         return str(error)
     return None
 
 
-def _missing(facts: ProviderFacts, environ: Mapping[str, str], given: str | None) -> str:
+def _remedy(facts: ProviderFacts, environ: Mapping[str, str], base_url: str | None) -> str:
     key, url = " or ".join(facts.keys), " or ".join(facts.urls)
     if facts.base_url is not None and not facts.needs_key:
         return (
             f"needs no key: asked at {facts.base_url}; set {url} when it runs elsewhere, "
             "or to let the chats of a server name it"
         )
-    wanted = [key] if facts.needs_key and _first(environ, facts.keys) is None else []
-    if facts.base_url is None and not _is_placed(facts, environ, given):
-        wanted.append(url)
-    return f"set {', and '.join(wanted)}"
+    missing = [key] if facts.needs_key and _first_set(environ, facts.keys) is None else []
+    if facts.base_url is None and not _has_address(facts, environ, base_url):
+        missing.append(url)
+    return f"set {', and '.join(missing)}"
 
 
-def _is_usable(facts: ProviderFacts, environ: Mapping[str, str], given: str | None) -> bool:
-    if _broken(facts, environ, given) is not None:
+def _is_usable(facts: ProviderFacts, environ: Mapping[str, str], base_url: str | None) -> bool:
+    if _misconfiguration(facts, environ, base_url) is not None:
         return False
-    is_placed = _is_placed(facts, environ, given)
+    is_placed = _has_address(facts, environ, base_url)
     if not facts.needs_key:
         return is_placed
-    return (is_placed or facts.base_url is not None) and _first(environ, facts.keys) is not None
+    return (is_placed or facts.base_url is not None) and _first_set(environ, facts.keys) is not None
 
 
-def _is_placed(facts: ProviderFacts, environ: Mapping[str, str], given: str | None) -> bool:
+def _has_address(facts: ProviderFacts, environ: Mapping[str, str], base_url: str | None) -> bool:
     """Whether anybody has said where it is."""
-    return bool(given) or _first(environ, facts.urls) is not None
+    return bool(base_url) or _first_set(environ, facts.urls) is not None
 
 
-def _variable(facts: ProviderFacts, environ: Mapping[str, str], given: str | None) -> str | None:
-    if given and not facts.needs_key:
+def _variable(facts: ProviderFacts, environ: Mapping[str, str], base_url: str | None) -> str | None:
+    if base_url and not facts.needs_key:
         return None
-    found = _first(environ, facts.keys if facts.needs_key else facts.urls)
-    return found[0] if found else None
+    variable = _first_set(environ, facts.keys if facts.needs_key else facts.urls)
+    return variable[0] if variable else None
 
 
 # --- Names --------------------------------------------------------------------------------------
 
-_MAKERS: Final = (
+_PROVIDER_BY_PREFIX: Final = (
     ("claude", "anthropic"),
     ("gpt", "openai"),
     ("chatgpt", "openai"),
@@ -238,7 +240,7 @@ _MAKERS: Final = (
 """Who a model is asked for at, by how its name begins. Used to guess what was meant, never to
 choose."""
 
-_MEANT: Final = {
+_PROVIDER_ALIASES: Final = {
     "claude": "anthropic",
     "gemini": "google",
     "grok": "xai",
@@ -250,7 +252,7 @@ _MEANT: Final = {
 }
 """What people call providers whose name here is spelled quite differently."""
 
-_ELSEWHERE: Final = {
+_UNSUPPORTED_PROVIDERS: Final = {
     "github": "GitHub Models ended on 30 July 2026",
     **dict.fromkeys(
         ("aws", "bedrock", "cohere", "google-vertex", "vertex", "vertexai"),
@@ -266,32 +268,32 @@ def _parsed(name: str) -> tuple[ProviderFacts, str]:
     provider, colon, id = (part.strip() for part in name.partition(":"))
     facts = PROVIDERS.get(provider)
     if not colon and facts is None:
-        raise ConfigError(f"{name!r} names no provider: {_meant(name)}")
+        raise ConfigError(f"{name!r} names no provider: {_suggestion(name)}")
     if facts is None:
-        known = ", ".join((*PROVIDERS, DEMO))
-        why = _ELSEWHERE.get(provider.lower()) or _meant(name)
-        raise ConfigError(f"there is no provider {provider!r}: {why} (known are {known})")
+        names = ", ".join((*PROVIDERS, DEMO_NAME))
+        why = _UNSUPPORTED_PROVIDERS.get(provider.lower()) or _suggestion(name)
+        raise ConfigError(f"there is no provider {provider!r}: {why} (known are {names})")
     if not id:
-        known = "".join(f", such as '{provider}:{one}'" for one in profiles.models(provider)[:1])
-        raise ConfigError(f"{name!r} names no model: write '{provider}:model'{known}")
+        names = "".join(f", such as '{provider}:{one}'" for one in profiles.models(provider)[:1])
+        raise ConfigError(f"{name!r} names no model: write '{provider}:model'{names}")
     if not id.isprintable():
         raise ConfigError(f"{name!r} holds a character that no model's name has")
     return facts, id
 
 
-def _meant(name: str) -> str:
+def _suggestion(name: str) -> str:
     """What was probably meant by a name that is none, as a sentence."""
     from difflib import get_close_matches
 
-    if get_close_matches(name.lower(), [DEMO], cutoff=0.75):
-        return f"did you mean {DEMO!r}?"
+    if get_close_matches(name.lower(), [DEMO_NAME], cutoff=0.75):
+        return f"did you mean {DEMO_NAME!r}?"
     provider, _, id = name.partition(":" if ":" in name else "/")
     near = get_close_matches(provider.lower(), PROVIDERS, n=1, cutoff=0.75)
-    if provider.lower() in _MEANT:
-        near = [_MEANT[provider.lower()]]
+    if provider.lower() in _PROVIDER_ALIASES:
+        near = [_PROVIDER_ALIASES[provider.lower()]]
     if near and id:
         return f"did you mean {f'{near[0]}:{id}'!r}?"
-    for beginning, maker in _MAKERS:
+    for beginning, maker in _PROVIDER_BY_PREFIX:
         if name.lower().startswith(beginning):
             return f"did you mean {f'{maker}:{name}'!r}?"
     return "write 'provider:model', such as 'anthropic:claude-opus-5-5'"
@@ -300,7 +302,7 @@ def _meant(name: str) -> str:
 # --- The key and the address --------------------------------------------------------------------
 
 
-def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, str] | None:
+def _first_set(environ: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, str] | None:
     """The first of these variables that says anything, and what. An empty one says nothing."""
     for name in names:
         value = environ.get(name, "").strip()
@@ -313,7 +315,7 @@ def _key(facts: ProviderFacts, given: str | None, environ: Mapping[str, str]) ->
     if not isinstance(given, str | None):
         raise ConfigError(f"api_key is a {type(given).__name__}: use text")
     given = (given or "").strip()
-    source, key = ("api_key", given) if given else _first(environ, facts.keys) or ("", "")
+    source, key = ("api_key", given) if given else _first_set(environ, facts.keys) or ("", "")
     if _is_broken(key):
         raise ConfigError(
             f"{source} holds a line break, a blank or another character that no key has: "
@@ -349,7 +351,7 @@ def _address(
             f"base_url is of type {type(given).__name__}: use text, as in https://host/path"
         )
     given = (given or "").strip()
-    source, url = ("base_url", given) if given else _first(environ, facts.urls) or ("", "")
+    source, url = ("base_url", given) if given else _first_set(environ, facts.urls) or ("", "")
     if not url:
         if facts.base_url is None:
             variables = " or ".join(facts.urls)
@@ -358,7 +360,7 @@ def _address(
             )
         return "", facts.base_url
     try:
-        url = _listening_at(url) if source == "OLLAMA_HOST" else url
+        url = _reachable_url(url) if source == "OLLAMA_HOST" else url
     except ValueError:  # a port that is no number, a bracket that is not closed
         url = ""
     if not is_address(url):
@@ -367,7 +369,7 @@ def _address(
     return source, parts._replace(path=parts.path.rstrip("/") or facts.path).geturl()
 
 
-def _listening_at(host: str) -> str:
+def _reachable_url(host: str) -> str:
     """Where to reach a server that listens here: `0.0.0.0`, `host:port` or a whole URL."""
     if "://" in host:
         return host
@@ -379,19 +381,19 @@ def _listening_at(host: str) -> str:
     return f"http://{name}:{parts.port or 11434}{parts.path}"
 
 
-def _profile(provider: str, id: str, given: Profile | Mapping[str, Any] | None) -> Profile:
-    if isinstance(given, Profile):
-        return given
-    if not isinstance(given, Mapping | None):
-        raise ConfigError(f"profile is {given!r}: use Profile(…), or a dict of what differs")
-    known = profiles.lookup(provider, id)
-    return profiles.changed(known, given) if given else known
+def _profile(provider: str, id: str, profile: Profile | Mapping[str, Any] | None) -> Profile:
+    if isinstance(profile, Profile):
+        return profile
+    if not isinstance(profile, Mapping | None):
+        raise ConfigError(f"profile is {profile!r}: use Profile(…), or a dict of what differs")
+    listed = profiles.lookup(provider, id)
+    return profiles.with_changes(listed, profile) if profile else listed
 
 
 # --- Making one ---------------------------------------------------------------------------------
 
 
-def _class_of(protocol: Protocol) -> Callable[..., Model]:
+def _class_of(protocol: WireProtocol) -> Callable[..., Model]:
     """Imported here and not before: whoever asks one provider needs the code for one."""
     match protocol:
         case "anthropic":
@@ -412,16 +414,16 @@ def _class_of(protocol: Protocol) -> Callable[..., Model]:
             return OpenAIResponses
 
 
-def _demo(name: str, given: Mapping[str, Any], options: Mapping[str, Any]) -> Model:
+def _demo(name: str, options_without_use: Mapping[str, Any], options: Mapping[str, Any]) -> Model:
     from holdfast.providers.demo import Demo
 
     _, colon, id = name.partition(":")
-    if colon and id.strip() != DEMO:
-        raise ConfigError(f"there is no model {name!r}: write {DEMO!r}")
-    useless = [option for option, value in given.items() if value is not None]
+    if colon and id.strip() != DEMO_NAME:
+        raise ConfigError(f"there is no model {name!r}: write {DEMO_NAME!r}")
+    useless = [option for option, value in options_without_use.items() if value is not None]
     if useless:
-        raise ConfigError(f"{DEMO} asks nobody: leave {', '.join(useless)} out")
-    _refuse_unknown(DEMO, Demo, options)
+        raise ConfigError(f"{DEMO_NAME} asks nobody: leave {', '.join(useless)} out")
+    _refuse_unknown(DEMO_NAME, Demo, options)
     return Demo(**options)
 
 
@@ -437,10 +439,10 @@ def _check_options(
 
 
 def _refuse_unknown(provider: str, make: Callable[..., Model], options: Mapping[str, Any]) -> None:
-    known = _own_options(make)
-    unknown = [name for name in options if name not in known]
+    supported = _own_options(make)
+    unknown = [name for name in options if name not in supported]
     if unknown:
-        takes = f"it takes {', '.join(known)}" if known else "it takes none of its own"
+        takes = f"it takes {', '.join(supported)}" if supported else "it takes none of its own"
         raise ConfigError(f"{provider} has no option {', '.join(unknown)}: {takes}")
 
 

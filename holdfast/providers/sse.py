@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 from holdfast.kernel.errors import ProviderError
 
-MAX_EVENT: Final = 32 * 1024 * 1024
+MAX_EVENT_BYTES: Final = 32 * 1024 * 1024
 """Bytes of one event. Whoever sends more without an end sends none."""
-MAX_BESIDE: Final = 64 * 1024
+MAX_UNFRAMED_BYTES: Final = 64 * 1024
 """Bytes that are kept of what is no event."""
 BOM: Final = b"\xef\xbb\xbf"
 """Some put it before everything else."""
@@ -17,7 +17,7 @@ BOM: Final = b"\xef\xbb\xbf"
 class _Lines:
     """Splits a stream into its lines, wherever its pieces are cut."""
 
-    def __init__(self, limit: int = MAX_EVENT) -> None:
+    def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         self._limit = limit
         self._pieces: list[bytes] = []
         """Of the line that has no end yet. Joined once, when its end is there."""
@@ -52,37 +52,37 @@ class _Lines:
             )
 
 
-class Events(_Lines):
+class EventParser(_Lines):
     """Splits a stream into its events, wherever its pieces are cut.
 
     Names, ids and comments are left out: what providers send says its own type. So are events
     without a word, by which some gateways show that they are alive.
     """
 
-    def __init__(self, limit: int = MAX_EVENT) -> None:
+    def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         super().__init__(limit)
-        self.beside = bytearray()
+        self.unframed = bytearray()
         """What was written into the stream without being an event, from where it began like JSON:
         its lines, as far as anybody wants to know."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """The data of each event that is complete with these bytes."""
         events: list[bytes] = []
-        held = self._data
+        lines = self._data
         for line in self._whole(data):
             if line[:6] == b"data: ":
-                held.append(line[6:])
+                lines.append(line[6:])
             elif not line or line == b"\r":
-                if held:
-                    if event := _data(held):
+                if lines:
+                    if event := _data(lines):
                         events.append(event)
-                    held.clear()
+                    lines.clear()
             elif line[:5] == b"data:":
-                held.append(line[5:])
+                lines.append(line[5:])
             elif line[:9] == BOM + b"data: ":
-                held.append(line[9:])
-            elif self.beside or line[:1] in (b"{", b"["):
-                self.beside += line[: MAX_BESIDE - len(self.beside)]
+                lines.append(line[9:])
+            elif self.unframed or line[:1] in (b"{", b"["):
+                self.unframed += line[: MAX_UNFRAMED_BYTES - len(self.unframed)]
         self._count(len(data), bool(events))
         return events
 
@@ -91,7 +91,7 @@ class Events(_Lines):
         return self.feed(b"\n\n")
 
 
-class Named(NamedTuple):
+class NamedEvent(NamedTuple):
     """An event with all that it says."""
 
     id: str | None
@@ -100,17 +100,17 @@ class Named(NamedTuple):
     data: bytes
 
 
-class NamedEvents(_Lines):
+class NamedEventParser(_Lines):
     """The same with names and ids, for streams that need them to be understood."""
 
-    def __init__(self, limit: int = MAX_EVENT) -> None:
+    def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         super().__init__(limit)
         self._id: str | None = None
         self._event = ""
 
-    def feed(self, data: bytes) -> list[Named]:
+    def feed(self, data: bytes) -> list[NamedEvent]:
         """Each event that is complete with these bytes. One that was cut off is none."""
-        events: list[Named] = []
+        events: list[NamedEvent] = []
         for line in self._whole(data):
             name, _, value = line.rstrip(b"\r").partition(b":")
             value = value.removeprefix(b" ")
@@ -125,12 +125,12 @@ class NamedEvents(_Lines):
         self._count(len(data), bool(events))
         return events
 
-    def _ended(self) -> list[Named]:
+    def _ended(self) -> list[NamedEvent]:
         data, id, event = b"\n".join(self._data), self._id, self._event
-        found = bool(self._data)
+        has_data = bool(self._data)
         self._data.clear()
         self._id, self._event = None, ""
-        return [Named(id, event or "message", data)] if found else []
+        return [NamedEvent(id, event or "message", data)] if has_data else []
 
 
 def _data(lines: list[bytes]) -> bytes:

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.providers.grammar import UNSAYABLE
+from holdfast.providers.grammar import UNENFORCEABLE_KEYWORDS, JsonSchema
 from holdfast.providers.json_body import encoded
 
-Schema = Mapping[str, Any]
-
-_KEPT: Final = frozenset(
+_SUPPORTED_KEYWORDS: Final = frozenset(
     {
         "const",
         "description",
@@ -31,11 +29,11 @@ _KEPT: Final = frozenset(
     }
 )
 """Taken as they are."""
-_SILENT: Final = frozenset({"$comment", "$id", "$schema", "required"})
+_DROPPED_KEYWORDS: Final = frozenset({"$comment", "$id", "$schema", "required"})
 """Said otherwise, or nothing that a model needs to know."""
-_OPEN: Final = UNSAYABLE | {"allOf"}
+_UNSUPPORTED_KEYWORDS: Final = UNENFORCEABLE_KEYWORDS | {"allOf"}
 """Shapes that strict mode has no word for."""
-_CHOICES: Final = frozenset({"anyOf", "oneOf"})
+_CHOICE_KEYWORDS: Final = frozenset({"anyOf", "oneOf"})
 _FORMATS: Final = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
 )
@@ -46,7 +44,7 @@ class _NotStrict(Exception):
     """Strict mode cannot say it."""
 
 
-def strict_schema(schema: Schema) -> tuple[dict[str, Any], bool]:
+def strict_schema(schema: JsonSchema) -> tuple[dict[str, Any], bool]:
     """The schema for strict mode and True; or the schema as it is and False, where strict mode
     would not take it or would forbid what it allows.
 
@@ -54,8 +52,8 @@ def strict_schema(schema: Schema) -> tuple[dict[str, Any], bool]:
     allows: so whatever fits the strict schema has the shape of the original. Rules that strict mode
     does not know are told in the description.
     """
-    plain = _unfolded(dict(schema))
-    if plain.get("type") != "object" or not _CHOICES.isdisjoint(plain):
+    plain = _resolved_root(dict(schema))
+    if plain.get("type") != "object" or not _CHOICE_KEYWORDS.isdisjoint(plain):
         return plain, False  # a root is one object, and no choice between several
     try:
         return _strict(plain), True
@@ -63,11 +61,11 @@ def strict_schema(schema: Schema) -> tuple[dict[str, Any], bool]:
         return plain, False
 
 
-def _unfolded(schema: dict[str, Any]) -> dict[str, Any]:
+def _resolved_root(schema: dict[str, Any]) -> dict[str, Any]:
     """A root that only refers to a definition, as that definition: a root has to be an object."""
-    seen: set[str] = set()
-    while (ref := schema.get("$ref")) is not None and ref not in seen:
-        seen.add(ref)
+    visited: set[str] = set()
+    while (ref := schema.get("$ref")) is not None and ref not in visited:
+        visited.add(ref)
         target: Any = schema
         for step in str(ref).removeprefix("#/").split("/"):
             target = target.get(step) if isinstance(target, Mapping) else None
@@ -79,45 +77,45 @@ def _unfolded(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _strict(schema: Any) -> dict[str, Any]:
-    if not isinstance(schema, Mapping) or not _OPEN.isdisjoint(schema):
+    if not isinstance(schema, Mapping) or not _UNSUPPORTED_KEYWORDS.isdisjoint(schema):
         raise _NotStrict
-    if len(schema.keys() & {*_CHOICES, "$ref"}) > 1:
+    if len(schema.keys() & {*_CHOICE_KEYWORDS, "$ref"}) > 1:
         raise _NotStrict  # all of them hold, and there is a word for one
-    made: dict[str, Any] = {}
-    told: list[str] = []
+    result: dict[str, Any] = {}
+    rules: list[str] = []
     for key, value in schema.items():
-        if key in _KEPT:
-            made[key] = value
+        if key in _SUPPORTED_KEYWORDS:
+            result[key] = value
         elif key in ("$defs", "definitions", "properties"):
-            made[key] = {name: _strict(inner) for name, inner in value.items()}
+            result[key] = {name: _strict(inner) for name, inner in value.items()}
         elif key == "items":
-            made[key] = _strict(value)
+            result[key] = _strict(value)
         elif key in ("anyOf", "oneOf"):
-            made["anyOf"] = [_strict(variant) for variant in value]
-        elif key == "$ref" or _understood(key, value):
-            made[key] = value
-        elif key != "additionalProperties" and key not in _SILENT:
-            told.append(f"{key}: {encoded(value).decode()}")
-    if told:
-        made["description"] = "\n".join(filter(None, (made.get("description"), *told)))
-    _say_type(made)
-    if "object" in _types(made):
-        _close(schema, made)
-    return _apart(made)
+            result["anyOf"] = [_strict(variant) for variant in value]
+        elif key == "$ref" or _is_supported(key, value):
+            result[key] = value
+        elif key != "additionalProperties" and key not in _DROPPED_KEYWORDS:
+            rules.append(f"{key}: {encoded(value).decode()}")
+    if rules:
+        result["description"] = "\n".join(filter(None, (result.get("description"), *rules)))
+    _add_type(result)
+    if "object" in _types(result):
+        _close_object(schema, result)
+    return _reference_alone(result)
 
 
-def _understood(key: str, value: Any) -> bool:
+def _is_supported(key: str, value: Any) -> bool:
     if key == "format":
         return value in _FORMATS
     return key == "pattern" and not any(look in value for look in _LOOKAROUND)
 
 
-def _types(schema: Schema) -> tuple[str, ...]:
-    given = schema.get("type", ())
-    return (given,) if isinstance(given, str) else tuple(given)
+def _types(schema: JsonSchema) -> tuple[str, ...]:
+    value = schema.get("type", ())
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
-_NAMES: Final[Mapping[type, str]] = {
+_TYPE_NAMES: Final[Mapping[type, str]] = {
     str: "string",
     bool: "boolean",
     int: "integer",
@@ -126,32 +124,32 @@ _NAMES: Final[Mapping[type, str]] = {
 }
 
 
-def _say_type(made: dict[str, Any]) -> None:
+def _add_type(result: dict[str, Any]) -> None:
     """Strict mode wants to know what every value is. Listed values say it themselves."""
-    if "type" not in made and ("enum" in made or "const" in made):
-        values = made["enum"] if "enum" in made else [made["const"]]
-        names = list(dict.fromkeys(_NAMES.get(type(value), "") for value in values))
+    if "type" not in result and ("enum" in result or "const" in result):
+        values = result["enum"] if "enum" in result else [result["const"]]
+        names = list(dict.fromkeys(_TYPE_NAMES.get(type(value), "") for value in values))
         if "" in names:
             raise _NotStrict
-        made["type"] = names[0] if len(names) == 1 else names
-    if made.keys().isdisjoint(("type", "anyOf", "$ref")):
+        result["type"] = names[0] if len(names) == 1 else names
+    if result.keys().isdisjoint(("type", "anyOf", "$ref")):
         raise _NotStrict
-    if "array" in _types(made) and "items" not in made:
+    if "array" in _types(result) and "items" not in result:
         raise _NotStrict
 
 
-def _close(schema: Schema, made: dict[str, Any]) -> None:
+def _close_object(schema: JsonSchema, result: dict[str, Any]) -> None:
     """An object has exactly its fields. One that is meant to have others is not for strict mode."""
-    properties = made.setdefault("properties", {})
+    properties = result.setdefault("properties", {})
     if schema.get("additionalProperties", not properties) is not False:
         raise _NotStrict
-    made["required"] = list(properties)
-    made["additionalProperties"] = False
+    result["required"] = list(properties)
+    result["additionalProperties"] = False
 
 
-def _apart(made: dict[str, Any]) -> dict[str, Any]:
+def _reference_alone(result: dict[str, Any]) -> dict[str, Any]:
     """A reference stands alone: what is said beside it is said around it."""
-    if "$ref" not in made or len(made) == 1:
-        return made
-    around = {key: value for key, value in made.items() if key != "$ref"}
-    return {**around, "anyOf": [{"$ref": made["$ref"]}]}
+    if "$ref" not in result or len(result) == 1:
+        return result
+    around = {key: value for key, value in result.items() if key != "$ref"}
+    return {**around, "anyOf": [{"$ref": result["$ref"]}]}

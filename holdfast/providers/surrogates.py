@@ -23,32 +23,32 @@ _ESCAPE: Final = re.compile(
 """Any escape, one after the other: an escaped backslash begins none."""
 
 
-class Halves:
+class SurrogateJoiner:
     """The halves of characters in one stream."""
 
     def __init__(self) -> None:
-        self._kept = b""
+        self._pending = b""
         """The half at the end of a text, until there is a text that begins with the other."""
 
     def joined(self, event: bytes) -> bytes:
         """An event with whole characters only, or as it is if there are no others in it. A half
         whose other half does not come is left out: it says nothing."""
-        before, self._kept = self._kept, b""
+        pending, self._pending = self._pending, b""
 
         def whole(escape: re.Match[bytes]) -> bytes:
             match escape.lastgroup:
                 case "ends":
-                    self._kept = escape[0]
+                    self._pending = escape[0]
                     return b""
                 case "begins":  # more than once where an event says the same in two places
-                    first = before or self._kept
+                    first = pending or self._pending
                     return first + escape[0] if first else b""
                 case "alone":
                     return b""
                 case _:
                     return escape[0]
 
-        made = _ESCAPE.sub(whole, event)
-        if made == event:
-            self._kept = before
-        return made
+        result = _ESCAPE.sub(whole, event)
+        if result == event:
+            self._pending = pending
+        return result

@@ -9,57 +9,57 @@ from typing import Any, Final
 
 from holdfast.providers.json_body import encoded
 
-NOT_AT_THE_ROOT: Final = frozenset({"$ref", "allOf", "anyOf", "enum", "not", "oneOf"})
+OPENAI_ROOT_KEYWORDS: Final = frozenset({"$ref", "allOf", "anyOf", "enum", "not", "oneOf"})
 """Words that OpenAI refuses at the root of a function's parameters."""
-CHOICES: Final = frozenset({"allOf", "anyOf", "oneOf"})
+CHOICE_KEYWORDS: Final = frozenset({"allOf", "anyOf", "oneOf"})
 """Of these, those that Anthropic refuses too."""
-MAX_DEPTH: Final = 4
+MAX_REF_DEPTH: Final = 4
 """How far the root of a schema is followed. One may refer to itself."""
-MAX_NAME: Final = 64
-_UNNAMEABLE: Final = re.compile(r"[^a-zA-Z0-9_-]")
+MAX_NAME_LENGTH: Final = 64
+_INVALID_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def nameable(name: str) -> str:
     """A name that OpenAI takes for a tool or a schema: of something that has none, none."""
-    return _UNNAMEABLE.sub("_", name)[:MAX_NAME]
+    return _INVALID_IN_NAMES.sub("_", name)[:MAX_NAME_LENGTH]
 
 
 def one_object(
-    schema: Mapping[str, Any], refused: AbstractSet[str] = NOT_AT_THE_ROOT
+    schema: Mapping[str, Any], refused: AbstractSet[str] = OPENAI_ROOT_KEYWORDS
 ) -> tuple[dict[str, Any], str]:
     """A schema whose root is an object with fields and without the words that are refused there,
     and the rest of it in words."""
-    made = {key: value for key, value in schema.items() if key not in refused}
-    made.setdefault("type", "object")
-    made.setdefault("properties", {})  # an object without is refused
+    result = {key: value for key, value in schema.items() if key not in refused}
+    result.setdefault("type", "object")
+    result.setdefault("properties", {})  # an object without is refused
     rest = {key: value for key, value in schema.items() if key in refused}
     if not rest:
-        return made, ""
-    fields = dict(made["properties"])
+        return result, ""
+    fields = dict(result["properties"])
     for part in _parts_of(schema, schema):
         fields = {**part.get("properties", {}), **fields}
-    made["properties"] = fields
-    return made, _told(rest)
+    result["properties"] = fields
+    return result, _as_instruction(rest)
 
 
-def with_names(schema: Mapping[str, Any], taken: re.Pattern[str]) -> tuple[dict[str, Any], str]:
+def with_names(schema: Mapping[str, Any], valid: re.Pattern[str]) -> tuple[dict[str, Any], str]:
     """A schema whose fields all have names that are taken, and the other fields in words: a model
     that knows of them gives them all the same."""
-    made = dict(schema)
+    result = dict(schema)
     fields = schema.get("properties") or {}
-    odd = [name for name in fields if not taken.fullmatch(name)]
+    odd = [name for name in fields if not valid.fullmatch(name)]
     if not odd:
-        return made, ""
-    made.pop("additionalProperties", None)  # now they are such
-    made["properties"] = {name: fields[name] for name in fields if name not in odd}
+        return result, ""
+    result.pop("additionalProperties", None)  # now they are such
+    result["properties"] = {name: fields[name] for name in fields if name not in odd}
     rest: dict[str, Any] = {"properties": {name: fields[name] for name in odd}}
     if "required" in schema:
-        made["required"] = [name for name in schema["required"] if name not in odd]
+        result["required"] = [name for name in schema["required"] if name not in odd]
         rest["required"] = [name for name in schema["required"] if name in odd]
-    return made, _told(rest)
+    return result, _as_instruction(rest)
 
 
-def _told(rest: Mapping[str, Any]) -> str:
+def _as_instruction(rest: Mapping[str, Any]) -> str:
     return f"The arguments also have to fit this JSON schema: {encoded(rest).decode()}"
 
 
@@ -67,18 +67,18 @@ def _parts_of(
     schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0
 ) -> list[Mapping[str, Any]]:
     """The schemas that a schema is put together from, and those that they are."""
-    parts = [part for key in sorted(CHOICES) for part in schema.get(key, ())]
+    parts = [part for key in sorted(CHOICE_KEYWORDS) for part in schema.get(key, ())]
     if "$ref" in schema:
-        parts.append(_named(str(schema["$ref"]), root))
-    found: list[Mapping[str, Any]] = []
+        parts.append(_referenced(str(schema["$ref"]), root))
+    nested: list[Mapping[str, Any]] = []
     for part in parts:
-        if isinstance(part, Mapping) and depth < MAX_DEPTH:
-            found += [part, *_parts_of(part, root, depth + 1)]
-    return found
+        if isinstance(part, Mapping) and depth < MAX_REF_DEPTH:
+            nested += [part, *_parts_of(part, root, depth + 1)]
+    return nested
 
 
-def _named(ref: str, root: Mapping[str, Any]) -> Any:
-    found: Any = root
+def _referenced(ref: str, root: Mapping[str, Any]) -> Any:
+    node: Any = root
     for step in ref.removeprefix("#/").split("/"):
-        found = found.get(step) if isinstance(found, Mapping) else None
-    return found
+        node = node.get(step) if isinstance(node, Mapping) else None
+    return node

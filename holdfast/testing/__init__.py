@@ -15,12 +15,12 @@ from holdfast.testing.fake.provider import FakeProvider
 from holdfast.testing.leaks import no_leaked_tasks
 from holdfast.testing.ports import ports
 from holdfast.testing.script import (
-    Call,
     Cut,
-    Item,
+    ScriptedCall,
     ScriptedModel,
+    ScriptedTurn,
     ScriptEnded,
-    Turn,
+    ScriptItem,
     call,
     call_raw,
     cut,
@@ -40,15 +40,15 @@ from holdfast.testing.virtual_time import START, Clock, Deadlock, VirtualLoop, r
 
 __all__ = [
     "START",
-    "Call",
     "Clock",
     "Cut",
     "Deadlock",
     "FakeProvider",
-    "Item",
     "ScriptEnded",
+    "ScriptItem",
+    "ScriptedCall",
     "ScriptedModel",
-    "Turn",
+    "ScriptedTurn",
     "VirtualLoop",
     "call",
     "call_raw",

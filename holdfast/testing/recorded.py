@@ -12,18 +12,18 @@ import msgspec
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Delta, Finished
-from holdfast.testing.script import Item, cut, fail
+from holdfast.testing.script import ScriptItem, cut, fail
 
 _KINDS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Delta)}
 
 
-def recorded(path: str | Path) -> list[Item]:
+def recorded(path: str | Path) -> list[ScriptItem]:
     """What each call of a model yielded, in the order of the calls: turns for a `ScriptedModel`.
 
     One that ended with an error ends so again, with one of the same kind; one that was stopped is
     cut there.
     """
-    turns: list[list[Item]] = []
+    turns: list[list[ScriptItem]] = []
     for number, text in enumerate(Path(path).read_text("utf-8").splitlines(), 1):
         try:
             line = msgspec.json.decode(text)
@@ -40,7 +40,7 @@ def recorded(path: str | Path) -> list[Item]:
     return [*turns]
 
 
-def _end(said: list[Item], error: dict[str, str] | None) -> list[Item]:
+def _end(said: list[ScriptItem], error: dict[str, str] | None) -> list[ScriptItem]:
     if error is not None and "kind" in error:
         return [fail(error["message"], kind=error["kind"])]  # type: ignore[arg-type]
     return [] if said and isinstance(said[-1], Finished) else [cut()]

@@ -50,7 +50,7 @@ from holdfast.kernel.model import (
 )
 
 
-class Call(Struct, frozen=True):
+class ScriptedCall(Struct, frozen=True):
     """A call in a script: made by `call` and `call_raw`."""
 
     tool: str
@@ -70,18 +70,18 @@ class Fault(Struct, frozen=True):
     """Trouble that only a connection can have: see `holdfast.testing.fake`."""
 
 
-Item: TypeAlias = Union[
+ScriptItem: TypeAlias = Union[
     str,
     Delta,
     Usage,
-    Call,
+    ScriptedCall,
     Cut,
     Fault,
     anyio.Event,
     Callable[[Any], object],
-    "Sequence[Item]",
+    "Sequence[ScriptItem]",
 ]
-Turn: TypeAlias = Item | Callable[[Any], Item]
+ScriptedTurn: TypeAlias = ScriptItem | Callable[[Any], ScriptItem]
 """A function is given what was asked: a `Request`, or what a fake provider received."""
 
 
@@ -102,18 +102,18 @@ class ScriptEnded(HoldfastError):
 # --- Items --------------------------------------------------------------------------------------
 
 
-def say(text: str, *, chunks: int = 1) -> Item:
+def say(text: str, *, chunks: int = 1) -> ScriptItem:
     """Text of the answer, in this many deltas."""
     return [TextDelta(piece) for piece in _pieces(text, chunks)]
 
 
-def think(text: str, *, signature: str | None = None, chunks: int = 1) -> Item:
+def think(text: str, *, signature: str | None = None, chunks: int = 1) -> ScriptItem:
     """Reasoning, whole: a part of its own, with what the provider wants back."""
-    deltas: list[Item] = [ReasoningDelta(piece) for piece in _pieces(text, chunks)]
+    deltas: list[ScriptItem] = [ReasoningDelta(piece) for piece in _pieces(text, chunks)]
     return [*deltas, PartEnded(signature)]
 
 
-def call(tool: str, /, **arguments: Any) -> Item:
+def call(tool: str, /, **arguments: Any) -> ScriptItem:
     """A complete call of a tool. Ids are counted: `call_1`, `call_2`, …"""
     return call_raw(tool, msgspec.json.encode(arguments).decode())
 
@@ -127,27 +127,27 @@ def call_raw(
     ended: bool = True,
     provider_executed: bool = False,
     metadata: Metadata | None = None,
-) -> Item:
+) -> ScriptItem:
     """A call as some model might write it: arguments that are no JSON, an id twice, `""` for none.
 
     `ended=False` leaves it incomplete, as when an answer is cut in the middle of a call.
     """
-    return Call(tool, arguments, id, chunks, ended, provider_executed, metadata)
+    return ScriptedCall(tool, arguments, id, chunks, ended, provider_executed, metadata)
 
 
-def source(url: str, title: str | None = None) -> Item:
+def source(url: str, title: str | None = None) -> ScriptItem:
     return PartAdded(Source(url, title))
 
 
-def file(media_type: str, data: bytes, name: str | None = None) -> Item:
+def file(media_type: str, data: bytes, name: str | None = None) -> ScriptItem:
     return PartAdded(File(media_type, name, data))
 
 
-def notice(text: str) -> Item:
+def notice(text: str) -> ScriptItem:
     return Notice(text)
 
 
-def ping() -> Item:
+def ping() -> ScriptItem:
     return Ping()
 
 
@@ -158,14 +158,14 @@ def usage(
     reasoning: int = 0,
     cache_read: int = 0,
     cache_write: int = 0,
-) -> Item:
+) -> ScriptItem:
     """What the turn reports at its end, wherever in the turn this stands."""
     return Usage(input, output, reasoning, cache_read, cache_write)
 
 
 def finish(
     reason: FinishReason, *, window: int | None = None, metadata: Metadata | None = None
-) -> Item:
+) -> ScriptItem:
     """End the turn for this reason instead of the one its content suggests."""
     return Finished(reason, None, metadata, window)
 
@@ -178,7 +178,7 @@ def fail(
     retry_after: float | None = None,
     should_retry: bool | None = None,
     kind: FailureKind | None = None,
-) -> Item:
+) -> ScriptItem:
     """Raise at this point: the exception given, or a `ProviderError` with these facts."""
 
     def fail_now(request: Request) -> None:
@@ -196,7 +196,7 @@ def fail(
     return [fail_now]  # a list, because a function alone would stand for a whole turn
 
 
-def pause(seconds: float) -> Item:
+def pause(seconds: float) -> ScriptItem:
     """Say nothing for a while. In virtual time, whatever else can happen happens meanwhile."""
 
     def pause_now(request: Request) -> Awaitable[None]:
@@ -205,7 +205,7 @@ def pause(seconds: float) -> Item:
     return [pause_now]
 
 
-def hang() -> Item:
+def hang() -> ScriptItem:
     """Say nothing any more, until cancelled."""
 
     def hang_now(request: Request) -> Awaitable[None]:
@@ -214,27 +214,29 @@ def hang() -> Item:
     return [hang_now]
 
 
-def cut() -> Item:
+def cut() -> ScriptItem:
     """End the stream here, politely and without `Finished`: what a broken proxy does."""
     return Cut()
 
 
 # --- Playing it ---------------------------------------------------------------------------------
 
-Step: TypeAlias = Delta | Fault | Callable[[Any], object]
-ITEMS: Final = (*get_args(Delta), Usage, Call, Cut, Fault, anyio.Event)
+PlayStep: TypeAlias = Delta | Fault | Callable[[Any], object]
+ITEM_TYPES: Final = (*get_args(Delta), Usage, ScriptedCall, Cut, Fault, anyio.Event)
 
 
-class Script:
+class ScriptPlayer:
     """What is left of a script, turn by turn, as steps to take."""
 
-    def __init__(self, script: Sequence[Turn] = (), default: Turn | None = None) -> None:
+    def __init__(
+        self, script: Sequence[ScriptedTurn] = (), default: ScriptedTurn | None = None
+    ) -> None:
         self._script = [script] if isinstance(script, str) else list(script)
         self._default = default
         self._played = 0
         self._ids = 0
         # Prepared ahead, because a benchmark should not pay for it; as far as ids are known ahead.
-        self._ready: list[list[Step]] = []
+        self._ready: list[list[PlayStep]] = []
         for turn in self._script:
             if callable(turn):
                 break
@@ -250,7 +252,7 @@ class Script:
         self._played += 1
         return self._played - 1
 
-    def steps(self, number: int, request: object) -> list[Step]:
+    def steps(self, number: int, request: object) -> list[PlayStep]:
         if number < len(self._ready):
             return self._ready[number]
         turn = self._script[number] if number < len(self._script) else self._default
@@ -258,9 +260,9 @@ class Script:
             raise ScriptEnded(len(self._script), request)
         return self._prepare(_turn_for(turn, request))
 
-    def _prepare(self, turn: Item) -> list[Step]:
+    def _prepare(self, turn: ScriptItem) -> list[PlayStep]:
         """A turn as what is left to do when it is played: mostly deltas to yield."""
-        steps: list[Step] = []
+        steps: list[PlayStep] = []
         reported: Usage | None = None
         ended = False
         for item in _flat(turn):
@@ -269,14 +271,14 @@ class Script:
             match item:
                 case Usage():
                     reported = item
-                case Call():
+                case ScriptedCall():
                     steps += self._spell(item)
                 case Cut():
                     ended = True
                 case anyio.Event():
                     steps.append(_waiting_for(item))
                 case _:
-                    steps.append(cast(Step, item))
+                    steps.append(cast(PlayStep, item))
         if not ended and not any(isinstance(step, Finished) for step in steps):
             steps.append(Finished(_reason(steps)))
         if reported is None:
@@ -285,7 +287,7 @@ class Script:
             replace(step, usage=reported) if isinstance(step, Finished) else step for step in steps
         ]
 
-    def _spell(self, call: Call) -> Iterator[Delta]:
+    def _spell(self, call: ScriptedCall) -> Iterator[Delta]:
         """A call as a provider streams it."""
         id = call.id
         if id is None:
@@ -304,9 +306,9 @@ class ScriptedModel:
 
     def __init__(
         self,
-        script: Sequence[Turn] = (),
+        script: Sequence[ScriptedTurn] = (),
         *,
-        default: Turn | None = None,
+        default: ScriptedTurn | None = None,
         name: str = "scripted:model",
         window: int | None = None,
     ) -> None:
@@ -315,7 +317,7 @@ class ScriptedModel:
         self.window = window
         self.requests: list[Request] = []
         """Every request so far, the failed ones too."""
-        self._script = Script(script, default)
+        self._script = ScriptPlayer(script, default)
 
     @property
     def left(self) -> int:
@@ -339,7 +341,7 @@ class ScriptedModel:
                 await anyio.lowlevel.checkpoint()
 
 
-def _turn_for(turn: Turn, request: object) -> Item:
+def _turn_for(turn: ScriptedTurn, request: object) -> ScriptItem:
     if not callable(turn):
         return turn
     made = turn(request)
@@ -348,10 +350,10 @@ def _turn_for(turn: Turn, request: object) -> Item:
             "a turn that is a function returns the turn; "
             "to call a function while streaming, put it into a list: [function]"
         )
-    return cast(Item, made)
+    return cast(ScriptItem, made)
 
 
-def _reason(steps: Sequence[Step]) -> FinishReason:
+def _reason(steps: Sequence[PlayStep]) -> FinishReason:
     """Why a provider would say that it finished."""
     for step in steps:
         if isinstance(step, CallStarted) and not step.provider_executed:
@@ -359,13 +361,13 @@ def _reason(steps: Sequence[Step]) -> FinishReason:
     return "stop"
 
 
-def _flat(item: Item) -> Iterator[Item]:
+def _flat(item: ScriptItem) -> Iterator[ScriptItem]:
     if isinstance(item, str):
         yield TextDelta(item)
     elif isinstance(item, (list, tuple)):
         for inner in item:
             yield from _flat(inner)
-    elif callable(item) or isinstance(item, ITEMS):
+    elif callable(item) or isinstance(item, ITEM_TYPES):
         yield item
     else:
         raise TypeError(f"{item!r} is no item of a script")

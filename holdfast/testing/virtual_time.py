@@ -44,7 +44,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     either, and nothing outside can wake the loop, it raises `Deadlock` instead of hanging.
     """
 
-    patience: float = 5.0
+    io_timeout: float = 5.0
     """Real seconds that a thread or a descriptor may take when no timer is left."""
     io_grace: float = 0.005
     """Real seconds that open descriptors are given before the clock jumps past them."""
@@ -109,7 +109,7 @@ class Selector(selectors.DefaultSelector):
         shared = len(self.get_map()) > self.own
         if timeout is None or self.held:
             wakeable = shared or self.held or threading.active_count() > 1
-            ready = super().select(self._loop.patience if wakeable else 0)
+            ready = super().select(self._loop.io_timeout if wakeable else 0)
             if not ready:
                 raise self._deadlock("nothing is ready and no timer is set")
             return ready

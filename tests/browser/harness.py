@@ -44,8 +44,8 @@ from playwright.sync_api import (
 )
 
 from holdfast.kernel.title import TITLE_INSTRUCTIONS
-from holdfast.testing import FakeProvider, Item, say
-from holdfast.testing.fake.dialect import Received
+from holdfast.testing import FakeProvider, ScriptItem, say
+from holdfast.testing.fake.dialect import ReceivedRequest
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 AXE: Final = ROOT / "ui" / "node_modules" / "axe-core" / "axe.min.js"
@@ -86,11 +86,11 @@ class Model:
     title = "A scripted chat"
 
     def __init__(self) -> None:
-        self._turns: deque[Item] = deque()
+        self._turns: deque[ScriptItem] = deque()
         self._taken = threading.Condition()
         self.unplanned: list[str] = []
         """Requests without a planned answer."""
-        self.asked: list[Received] = []
+        self.asked: list[ReceivedRequest] = []
         """The requests so far, without those for titles: a title is requested when a chat is idle,
         which may be after its test, and would shift the indexes."""
         self.provider = FakeProvider("anthropic", default=self._turn)
@@ -98,14 +98,14 @@ class Model:
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
 
-    def says(self, *turns: Item) -> None:
+    def says(self, *turns: ScriptItem) -> None:
         """Plan answers, each as a script has them: `holdfast.testing`."""
         self._turns.extend(turns)
 
     def gate(self) -> Gate:
         return Gate(self._loop)
 
-    def _turn(self, received: Received) -> Item:
+    def _turn(self, received: ReceivedRequest) -> ScriptItem:
         if TITLE_INSTRUCTIONS[:40] in received.body.decode():
             return say(self.title)
         self.asked.append(received)

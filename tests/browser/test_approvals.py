@@ -6,11 +6,11 @@ import re
 
 from playwright.sync_api import Locator, expect
 
-from holdfast.testing import Item, call
+from holdfast.testing import ScriptItem, call
 from tests.browser.harness import HeldRequests, Model, Pages, Server, Talk, axe, messages_of
 
 
-def write(path: str, content: str = "words\n") -> Item:
+def write(path: str, content: str = "words\n") -> ScriptItem:
     return call("write_file", path=path, content=content)
 
 

@@ -20,7 +20,7 @@ from holdfast.cli.verbs.local import SHELLS
 from holdfast.cli.verbs.options import COLORS, EFFORTS
 from holdfast.providers import profiles
 from holdfast.providers.catalog import PROVIDERS
-from holdfast.providers.registry import DEMO
+from holdfast.providers.registry import DEMO_NAME
 
 GROQ: Final = [f"groq:{id}" for id in profiles.models("groq")]
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
@@ -169,7 +169,7 @@ def test_the_script_can_be_read_by_its_shell(shell: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_script_knows_every_verb_option_choice_and_model(shell: str) -> None:
     text = script(shell)
-    known = [*VERBS, DEMO, *PROVIDERS, *EFFORTS, *COLORS, *SHELLS]
+    known = [*VERBS, DEMO_NAME, *PROVIDERS, *EFFORTS, *COLORS, *SHELLS]
     known += [f"{name}:{id}" for name in PROVIDERS for id in profiles.models(name)]
     for parser in (top_parser(), *(verb.parser() for verb in VERBS.values())):
         for action in parser._actions:

@@ -14,7 +14,7 @@ from holdfast.cli.trust import find_settings, trust
 from holdfast.kernel.errors import ConfigError
 from holdfast.providers import profiles
 from holdfast.providers.catalog import PROVIDERS
-from holdfast.providers.registry import DEMO
+from holdfast.providers.registry import DEMO_NAME
 
 KEY: Final = "sk-0123456789abcdef"
 OTHERS: Final = "need a key, an address, or a local server that is running"
@@ -38,7 +38,7 @@ def line_of(name: str, text: str) -> str:
 
 def test_everybody_is_named_once(shown: Any) -> None:
     text = shown({"GROQ_API_KEY": KEY})
-    for name in {*PROVIDERS, DEMO}:
+    for name in {*PROVIDERS, DEMO_NAME}:
         assert line_of(name, text)
 
 
@@ -90,8 +90,8 @@ def test_the_same_can_be_had_as_json(shown: Any) -> None:
         "because": "XAI_API_KEY is set",
         "default": default,
     }
-    assert (demo["name"], demo["usable"]) == (DEMO, True)
-    assert {one["name"] for one in others} == set(PROVIDERS) - {"xai", DEMO}
+    assert (demo["name"], demo["usable"]) == (DEMO_NAME, True)
+    assert {one["name"] for one in others} == set(PROVIDERS) - {"xai", DEMO_NAME}
     assert not any(one["usable"] for one in others)
     assert all(one["because"] and "default" in one for one in others)
 
@@ -182,7 +182,7 @@ def test_the_models_of_a_provider_are_listed_as_their_profiles_say(shown: Any) -
     row = line_of("groq:openai/gpt-oss-20b", text)
     assert row == "groq:openai/gpt-oss-20b 131,072 0.075 0.30 low medium high"
     assert line_of("groq:qwen/qwen3.8-27b", text).endswith("4.00 cannot be set")
-    assert profiles.facts().date in text
+    assert profiles.profile_file().date in text
     assert [line_of(f"groq:{id}", text) for id in profiles.models("groq")]
 
 
@@ -223,7 +223,7 @@ def test_a_provider_without_known_models_says_how_to_name_one(shown: Any) -> Non
 
 
 def test_the_demo_is_a_provider_of_one(shown: Any) -> None:
-    assert shown({}, DEMO) == "demo: always available; not a language model\n"
+    assert shown({}, DEMO_NAME) == "demo: always available; not a language model\n"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from holdfast.client.connect import DEFAULT_PATIENCE, connect
 from holdfast.client.errors import RemoteError, Unreachable
 from holdfast.client.stream import SILENCE_TIMEOUT, RemoteStream
 from holdfast.kernel.messages import File, Message, ToolResult
-from holdfast.providers.sse import MAX_EVENT
+from holdfast.providers.sse import MAX_EVENT_BYTES
 from holdfast.server.events import (
     END_DELETED,
     END_REVOKED,
@@ -479,7 +479,7 @@ async def test_who_may_not_ask_whether_the_chat_rests_is_told_so(chat: Snapshot)
 
 
 async def test_a_message_with_large_files_in_it_is_given(chat: Snapshot) -> None:
-    large = ToolResult("c", "draw", (File("image/png", data=bytes(MAX_EVENT)),))
+    large = ToolResult("c", "draw", (File("image/png", data=bytes(MAX_EVENT_BYTES)),))
     stored = Stored(1, 1, Message("tool", (large,), "results"), None, 0)
     async with faked(Fake([MessageChanged(Cursor(1), stored), END_DELETED]), chat) as far:
         (event,) = [event async for event in far.stream(follow=True)]

@@ -17,7 +17,7 @@ from holdfast.messages import Message
 from holdfast.models import Request
 from holdfast.options import Policy
 from holdfast.testing import ScriptedModel, ports
-from holdfast.testing.script import Turn
+from holdfast.testing.script import ScriptedTurn
 
 E = TypeVar("E")
 
@@ -61,7 +61,7 @@ asks_client = Tool(
 
 
 def scripted(
-    script: Sequence[Turn], *tools: Any, default: Turn | None = None, **more: Any
+    script: Sequence[ScriptedTurn], *tools: Any, default: ScriptedTurn | None = None, **more: Any
 ) -> Agent:
     """An agent whose model plays this script, in a world that answers the same each time."""
     model = ScriptedModel(script, default=default)

@@ -48,7 +48,17 @@ from holdfast.messages import (
 )
 from holdfast.models import Request, Settings
 from holdfast.options import Calls, Policy, Retry
-from holdfast.testing import Item, ScriptedModel, call, call_raw, cut, fail, finish, pause, ports
+from holdfast.testing import (
+    ScriptedModel,
+    ScriptItem,
+    call,
+    call_raw,
+    cut,
+    fail,
+    finish,
+    pause,
+    ports,
+)
 from tests.kernel.runs import only, outcome
 from tests.kernel.toolkit import agent_for, assert_valid, outcomes, results_in, turns
 
@@ -168,7 +178,7 @@ async def test_arguments_nested_as_deeply_as_json_allows_are_run_or_refused() ->
 # --- ids and names ------------------------------------------------------------------------------
 
 
-def raw_call(id: str, x: int, name: str = "echo") -> Item:
+def raw_call(id: str, x: int, name: str = "echo") -> ScriptItem:
     return call_raw(name, f'{{"x": {x}}}', id=id)
 
 
@@ -480,7 +490,7 @@ GOOD_CALLS = st.builds(
     id=st.none() | IDS,
 )
 FINISHES = st.sampled_from(get_args(FinishReason))
-TROUBLE: st.SearchStrategy[Item] = st.one_of(
+TROUBLE: st.SearchStrategy[ScriptItem] = st.one_of(
     st.sampled_from([1, 20]).map(pause),
     st.sampled_from([401, 429, 500]).map(lambda status: fail(status=status)),
     st.just(fail(ValueError("a bug in the model's client"))),
@@ -641,7 +651,7 @@ def assert_whole(events: Sequence[Event], result: RunResult) -> None:
     eager=st.sampled_from(["pure", "all"]),
 )
 async def test_a_run_survives_any_garbage(
-    script: list[Item],
+    script: list[ScriptItem],
     behaviours: list[str],
     pace: float,
     stop_at: int | None,

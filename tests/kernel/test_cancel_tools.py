@@ -18,7 +18,7 @@ from holdfast.kernel.events import RunEnded, ToolFinished, ToolStarted, Warned
 from holdfast.kernel.tool import Values
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.options import Calls, Policy, Ports
-from holdfast.testing import Item, ScriptedModel, call, run_virtual
+from holdfast.testing import ScriptedModel, ScriptItem, call, run_virtual
 from tests.kernel.runs import events_of, now, only
 from tests.kernel.toolkit import (
     agent_for,
@@ -273,7 +273,7 @@ async def test_the_late_result_of_a_tool_that_was_left_behind_is_dropped() -> No
             await one.let_go()
             assert one.ended
 
-        script: list[Item] = [call("work"), [let_go, "Still here."]]
+        script: list[ScriptItem] = [call("work"), [let_go, "Still here."]]
         events, result = await watched(agent_for(script, work).run("Go."))
 
     assert outcomes(result.history) == ["timed_out"]

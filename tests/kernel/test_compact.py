@@ -50,9 +50,9 @@ from holdfast.kernel.model import Model, Request, TextDelta
 from holdfast.kernel.projection import Trim, estimate, view
 from holdfast.options import ContextLimits, Policy, Retry
 from holdfast.testing import (
-    Item,
     ScriptedModel,
-    Turn,
+    ScriptedTurn,
+    ScriptItem,
     call,
     fail,
     finish,
@@ -551,7 +551,7 @@ async def test_a_summary_that_still_lacks_a_section_is_taken_with_a_warning() ->
     assert of(events, MessageCommitted)[0].message.text == SUMMARY_PREFIX + lacking.strip()
 
 
-UNUSABLE: Final[dict[str, Item]] = {
+UNUSABLE: Final[dict[str, ScriptItem]] = {
     "empty": [],
     "blank": "  \n ",
     "only thought about": think("what happened?"),
@@ -563,7 +563,7 @@ UNUSABLE: Final[dict[str, Item]] = {
 @pytest.mark.parametrize("bad", UNUSABLE.values(), ids=UNUSABLE.keys())
 @pytest.mark.parametrize("window", [WINDOW, 200_000, None])
 async def test_an_unusable_summary_is_asked_for_again_with_less_input(
-    bad: Item, window: int | None
+    bad: ScriptItem, window: int | None
 ) -> None:
     model = ScriptedModel([bad, bad, SUMMARY])
     events = await happened(agent(model, window=window).run(history=long_chat(), compact=True))
@@ -588,7 +588,9 @@ async def test_less_input_is_less_also_where_every_message_is_short(window: int 
 
 
 @pytest.mark.parametrize("bad", UNUSABLE.values(), ids=UNUSABLE.keys())
-async def test_a_summary_that_stays_unusable_ends_the_run_and_changes_nothing(bad: Item) -> None:
+async def test_a_summary_that_stays_unusable_ends_the_run_and_changes_nothing(
+    bad: ScriptItem,
+) -> None:
     history = long_chat()
     model = ScriptedModel([bad] * 5)
     result = await failed(agent(model).run(history=history, compact=True))
@@ -646,7 +648,7 @@ def test_what_is_shortened_for_a_summary_is_shorter_however_little_is_left(lengt
     ],
 )
 async def test_a_failed_summary_call_is_retried_by_the_policy(
-    trouble: Item, expected: FailureKind
+    trouble: ScriptItem, expected: FailureKind
 ) -> None:
     model = ScriptedModel([trouble, trouble, SUMMARY])
     events = await happened(agent(model).run(history=long_chat(), compact=True))
@@ -729,7 +731,7 @@ async def test_the_stricter_window_of_both_models_counts(
 
 
 @pytest.mark.parametrize("trouble", [fail(status=401), []])
-async def test_who_failed_is_named(trouble: Item) -> None:
+async def test_who_failed_is_named(trouble: ScriptItem) -> None:
     scribe = ScriptedModel([], default=trouble, name="scripted:scribe")
     holdfast = agent(ScriptedModel([]), model=scribe)
     result = await failed(holdfast.run(history=long_chat(), compact=True))
@@ -743,7 +745,7 @@ async def test_who_failed_is_named(trouble: Item) -> None:
 
 @pytest.mark.parametrize("asked_by", [None, "person", "overflow"])
 async def test_people_see_the_summary_being_written(asked_by: AskedBy | None) -> None:
-    script: list[Turn] = [say(SUMMARY, chunks=3), "Done."]
+    script: list[ScriptedTurn] = [say(SUMMARY, chunks=3), "Done."]
     model = ScriptedModel([OVERFLOW, *script] if asked_by == "overflow" else script)
     holdfast = agent(model, threshold=100 if asked_by else 70)
     run = holdfast.run("Go on.", history=long_chat(), compact=asked_by == "person")
@@ -780,7 +782,7 @@ async def test_the_end_of_a_compaction_is_shown_once_it_is_committed() -> None:
 async def test_a_compaction_is_a_hidden_checkpoint_and_an_entry_for_people(
     asked_by: AskedBy | None, words: str
 ) -> None:
-    script: list[Turn] = [OVERFLOW] if asked_by == "overflow" else []
+    script: list[ScriptedTurn] = [OVERFLOW] if asked_by == "overflow" else []
     model = ScriptedModel([*script, SUMMARY, "Done."])
     holdfast = agent(model, threshold=100 if asked_by else 70)
     history = long_chat(tokens=9_000)
@@ -1092,9 +1094,9 @@ async def test_a_final_answer_that_is_over_the_threshold_again_is_still_an_answe
     assert (result.reason, result.text) == ("stop", "Done.")
 
 
-def grows(count: int) -> list[Turn]:
+def grows(count: int) -> list[ScriptedTurn]:
     """Steps that come under the threshold after a summary and then go over it again."""
-    script: list[Turn] = []
+    script: list[ScriptedTurn] = []
     for _ in range(count):
         script += [
             SUMMARY,
@@ -1405,7 +1407,9 @@ async def interrupted_after(seconds: float, run: Run) -> RunResult:
         fail(status=529, retry_after=100),
     ],
 )
-async def test_an_interrupt_during_a_summary_leaves_the_history_as_it_was(turn: Turn) -> None:
+async def test_an_interrupt_during_a_summary_leaves_the_history_as_it_was(
+    turn: ScriptedTurn,
+) -> None:
     history = long_chat()
     model = ScriptedModel([turn])
     result = await interrupted_after(5, agent(model).run("Go on.", history=history))

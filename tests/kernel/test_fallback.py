@@ -18,9 +18,9 @@ from holdfast.kernel.model import Delta, Finished, Model, Request, TextDelta
 from holdfast.models import Fallback, ProviderTool
 from holdfast.options import ContextLimits, Policy, Retry, Stream
 from holdfast.testing import (
-    Item,
     ScriptedModel,
-    Turn,
+    ScriptedTurn,
+    ScriptItem,
     call,
     cut,
     fail,
@@ -39,7 +39,7 @@ BUSY: Final = fail(status=529)
 SUMMARY: Final = "\n".join(f"## {section}\nx" for section in SUMMARY_SECTIONS)
 
 
-def model(name: str, *script: Turn, window: int | None = None) -> ScriptedModel:
+def model(name: str, *script: ScriptedTurn, window: int | None = None) -> ScriptedModel:
     return ScriptedModel(list(script), name=f"scripted:{name}", window=window)
 
 
@@ -148,7 +148,7 @@ async def test_people_are_told_who_failed_and_why() -> None:
 
 
 @pytest.mark.parametrize("quiet", [ping(), notice("no images here"), [ping(), ping()]])
-async def test_signs_of_life_are_not_the_beginning_of_an_answer(quiet: Item) -> None:
+async def test_signs_of_life_are_not_the_beginning_of_an_answer(quiet: ScriptItem) -> None:
     a, b = model("a", [quiet, BUSY]), model("b", "Here.")
     events = await happened(agent(a, b).run("Hello?"))
     assert retries(events) == []
@@ -208,7 +208,7 @@ async def test_a_model_that_fails_before_there_is_a_stream_is_moved_on_from() ->
 @pytest.mark.parametrize(
     "shown", [say("half"), think("hm"), call("look"), source("https://example.org")]
 )
-async def test_once_something_was_shown_the_failure_is_the_attempts(shown: Item) -> None:
+async def test_once_something_was_shown_the_failure_is_the_attempts(shown: ScriptItem) -> None:
     """The next attempt begins with the next model, and what was shown is said to be void."""
     a, b = model("a", [shown, BUSY]), model("b", "Here.")
     events = await happened(agent(a, b).run("Hello?"))
@@ -253,7 +253,7 @@ async def test_an_overflow_is_not_another_models_business() -> None:
 
 
 @pytest.mark.parametrize("nothing", [[], think("hm")])
-async def test_an_empty_answer_is_asked_for_again(nothing: Item) -> None:
+async def test_an_empty_answer_is_asked_for_again(nothing: ScriptItem) -> None:
     a, b = model("a", nothing, "Here."), model("b")
     result = await agent(a, b).run("Hello?")
     assert writers(result.history) == ["scripted:a"]

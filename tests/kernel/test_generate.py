@@ -36,8 +36,8 @@ from holdfast.kernel.model import (
 )
 from holdfast.options import ContextLimits, Policy, Retry, Stream
 from holdfast.testing import (
-    Item,
     ScriptedModel,
+    ScriptItem,
     call,
     call_raw,
     cut,
@@ -177,7 +177,7 @@ async def test_silence_between_events_counts_from_the_last_of_them() -> None:
         source("https://example.org"),
     ],
 )
-async def test_any_event_of_the_provider_shows_that_it_is_alive(sign: Item) -> None:
+async def test_any_event_of_the_provider_shows_that_it_is_alive(sign: ScriptItem) -> None:
     script = [[pause(59), sign, *[[pause(599), ping()]] * 2, pause(599), "Here."]]
     events = await happened(ScriptedModel(script))
     assert kinds(events) == []
@@ -227,7 +227,7 @@ async def test_a_slow_reader_is_not_a_stream_without_content() -> None:
     ("before", "seconds"), [([], 60), ([pause(30)], 60), ([ping(), pause(30)], 600)]
 )
 async def test_a_notice_does_not_show_that_the_provider_is_alive(
-    before: list[Item], seconds: int
+    before: list[ScriptItem], seconds: int
 ) -> None:
     model = ScriptedModel([[*before, notice("no images here"), hang()], "Here."])
     events = await happened(model)
@@ -304,7 +304,7 @@ async def test_silence_after_a_slow_reader_is_still_the_silence_of_the_provider(
 @pytest.mark.parametrize("steps", [1, 2, 3, 6])
 @pytest.mark.parametrize("rest", [[], [pause(1)], [hang()]])
 async def test_when_timer_and_stream_meet_exactly_one_of_them_wins(
-    steps: int, rest: list[Item]
+    steps: int, rest: list[ScriptItem]
 ) -> None:
     """The first event comes at the very instant at which the silence has lasted too long."""
     script = [[*[pause(60 / steps)] * steps, "first", *rest], "second"]
@@ -443,7 +443,7 @@ async def interrupted_after(seconds: float, model: Model) -> RunResult:
     ],
 )
 async def test_a_stream_that_ends_without_its_last_event_is_never_an_answer(
-    half: list[Item],
+    half: list[ScriptItem],
 ) -> None:
     model = ScriptedModel([[*half, cut()], "Here."])
     events = await happened(model)
@@ -468,7 +468,7 @@ async def test_a_stream_that_ends_without_its_last_event_is_never_an_answer(
         [think("so long"), finish("length")],
     ],
 )
-async def test_an_answer_without_text_or_call_is_tried_again(nothing: list[Item]) -> None:
+async def test_an_answer_without_text_or_call_is_tried_again(nothing: list[ScriptItem]) -> None:
     events = await happened(ScriptedModel([nothing, "Here."]))
     assert kinds(events) == ["empty_response"]
     assert answer(events) == "Here."
@@ -491,7 +491,7 @@ async def test_an_answer_that_stays_empty_is_an_error_and_not_a_silent_end() -> 
         [think("hm"), say("x")],
     ],
 )
-async def test_an_answer_with_anything_to_see_is_one(something: list[Item]) -> None:
+async def test_an_answer_with_anything_to_see_is_one(something: list[ScriptItem]) -> None:
     model = ScriptedModel([something])
     result = await Agent(model=model).run("Hello?")
     assert result.reason == "stop"
@@ -500,7 +500,7 @@ async def test_an_answer_with_anything_to_see_is_one(something: list[Item]) -> N
 
 @pytest.mark.parametrize("hidden", [[], [say("  ")], [think("should I?")]])
 async def test_a_content_filter_that_leaves_nothing_visible_is_terminal(
-    hidden: list[Item],
+    hidden: list[ScriptItem],
 ) -> None:
     model = ScriptedModel([[*hidden, finish("content_filter")], "never asked"])
     result = await failed(model, policy())
@@ -585,7 +585,7 @@ async def test_a_model_without_a_real_stream_fails_the_run_and_nothing_else() ->
     "trouble",
     [fail(status=500), fail(ConnectionResetError()), fail(ValueError("a bug")), hang()],
 )
-async def test_trouble_after_the_last_event_does_not_lose_the_answer(trouble: Item) -> None:
+async def test_trouble_after_the_last_event_does_not_lose_the_answer(trouble: ScriptItem) -> None:
     model = ScriptedModel([["Here.", usage(input=9, output=1), finish("stop"), trouble]])
     events = await happened(model)
     assert kinds(events) == []
@@ -633,7 +633,7 @@ async def test_what_comes_after_the_last_event_is_neither_shown_nor_kept() -> No
         file("image/png", b"x" * 101),
     ],
 )
-async def test_a_stream_of_too_many_bytes_is_ended_for_good(flood: Item) -> None:
+async def test_a_stream_of_too_many_bytes_is_ended_for_good(flood: ScriptItem) -> None:
     model = ScriptedModel([[flood, hang()], "never asked"])
     result = await failed(model, policy(stream=Stream(max_bytes=100)))
     assert kind(result) == "stream_too_long"
@@ -648,7 +648,7 @@ async def test_a_stream_of_exactly_as_many_bytes_as_allowed_is_taken(text: str) 
 
 
 @pytest.mark.parametrize("flood", [say("a" * 101, chunks=101), [ping()] * 101])
-async def test_a_stream_of_too_many_events_is_ended_for_good(flood: Item) -> None:
+async def test_a_stream_of_too_many_events_is_ended_for_good(flood: ScriptItem) -> None:
     model = ScriptedModel([[flood, hang()], "never asked"])
     result = await failed(model, policy(stream=Stream(max_events=100)))
     assert kind(result) == "stream_too_long"
@@ -872,7 +872,7 @@ async def test_the_tokens_of_failed_answers_are_counted() -> None:
 async def test_what_a_run_cost_is_the_sum_of_what_is_known(
     costs: tuple[float | None, ...], total: float | None
 ) -> None:
-    script: list[Item] = [
+    script: list[ScriptItem] = [
         [think("hm"), Usage(10, cost=costs[0])],  # empty, and paid for all the same
         ["Here.", Usage(10, cost=costs[1])],
     ]
@@ -911,7 +911,7 @@ async def look() -> str:
 
 
 async def compacts(
-    first: Item, *, profile: int | None = None, context: ContextLimits = CONTEXT
+    first: ScriptItem, *, profile: int | None = None, context: ContextLimits = CONTEXT
 ) -> bool:
     """Whether a run whose first step fills 8,000 tokens is compacted before the second."""
     model = ScriptedModel(

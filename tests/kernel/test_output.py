@@ -27,7 +27,7 @@ from holdfast.kernel.output import Fits, Misfit, Output, Repair, judge, spoken
 from holdfast.kernel.policy import Wording
 from holdfast.messages import Message, Text
 from holdfast.options import Policy
-from holdfast.testing import Item, call, fail, finish, pause, say
+from holdfast.testing import ScriptItem, call, fail, finish, pause, say
 from tests.kernel.histories import (
     answer,
     checkpoint,
@@ -696,7 +696,12 @@ async def test_what_is_said_while_the_guard_thinks_makes_the_output_that_of_its_
 
 
 async def test_an_answer_with_what_the_provider_executed_is_checked_by_its_last_words() -> None:
-    turn: Item = ["I look.", PartAdded(provider_call()), PartAdded(provider_result()), OSLO_TEXT]
+    turn: ScriptItem = [
+        "I look.",
+        PartAdded(provider_call()),
+        PartAdded(provider_result()),
+        OSLO_TEXT,
+    ]
     result = await scripted([turn], output=City).run("?")
     assert result.output == OSLO
     assert repairs(result.history) == []

@@ -21,7 +21,7 @@ from holdfast.options import Policy, Ports, Retry, Stream
 from holdfast.testing import (
     START,
     ScriptedModel,
-    Turn,
+    ScriptedTurn,
     call,
     cut,
     fail,
@@ -148,7 +148,7 @@ def test_every_constant_can_be_set() -> None:
 
 
 def agent(
-    *script: Turn, retry: Retry | None = None, world: Ports | None = None, **options: object
+    *script: ScriptedTurn, retry: Retry | None = None, world: Ports | None = None, **options: object
 ) -> tuple[Agent, ScriptedModel]:
     model = ScriptedModel(list(script))
     policy = Policy(retry=retry or Retry())
@@ -320,7 +320,7 @@ async def test_a_provider_that_says_not_to_retry_ends_the_run() -> None:
         (fail(status=523), "server"),
     ],
 )
-async def test_what_may_pass_is_tried_again(trouble: Turn, kind: FailureKind) -> None:
+async def test_what_may_pass_is_tried_again(trouble: ScriptedTurn, kind: FailureKind) -> None:
     holdfast, model = agent(trouble, "Here.")
     events = await happened(holdfast)
     assert [event.kind for event in retries(events)] == [kind]

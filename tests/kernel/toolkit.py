@@ -11,11 +11,11 @@ import msgspec
 from holdfast import Agent, Run, RunResult, Tool
 from holdfast.kernel.events import Event, ToolFinished, ToolProgressed
 from holdfast.messages import Message, ToolResult
-from holdfast.testing import ScriptedModel, Turn, call_raw, ports
+from holdfast.testing import ScriptedModel, ScriptedTurn, call_raw, ports
 from tests.kernel.runs import events_of, only
 
 
-def agent_for(script: Sequence[Turn], *tools: Tool, **options: Any) -> Agent:
+def agent_for(script: Sequence[ScriptedTurn], *tools: Tool, **options: Any) -> Agent:
     """An agent whose model plays the script, in a world that answers the same each time."""
     options.setdefault("ports", ports())
     return Agent(model=ScriptedModel(script), tools=tools, **options)

@@ -34,10 +34,11 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
+from holdfast.providers.catalog import WireProtocol
 from holdfast.providers.pydantic_ai import PydanticAI
-from holdfast.testing.conformance import Feature, Make, Subject
-from holdfast.testing.fake.provider import FakeProvider, WireProtocol
-from holdfast.testing.script import Script, Turn
+from holdfast.testing.conformance import Feature, ModelFactory, Subject
+from holdfast.testing.fake.provider import FakeProvider
+from holdfast.testing.script import ScriptedTurn, ScriptPlayer
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the source of google-genai warns when it is compiled
@@ -63,9 +64,9 @@ FUNCTION_CANNOT: Final[frozenset[Feature]] = frozenset(
 """A function has no connection that could be cut, and counts tokens as it likes."""
 
 
-def functioning(script: Sequence[Turn]) -> PydanticAI:
+def functioning(script: Sequence[ScriptedTurn]) -> PydanticAI:
     """A `FunctionModel` that plays a script of ours."""
-    played = Script(script)
+    played = ScriptPlayer(script)
 
     async def speak(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Said]:
         calls = 0
@@ -142,9 +143,9 @@ async def talking(fake: FakeProvider, protocol: WireProtocol) -> AsyncIterator[P
         yield PydanticAI(real(protocol, base_url, client))
 
 
-def bridged(protocol: WireProtocol) -> Make:
+def bridged(protocol: WireProtocol) -> ModelFactory:
     @asynccontextmanager
-    async def make(script: Sequence[Turn]) -> AsyncIterator[Subject]:
+    async def make(script: Sequence[ScriptedTurn]) -> AsyncIterator[Subject]:
         fake = FakeProvider(protocol, script)
         async with talking(fake, protocol) as model:
             yield Subject(model, sent=lambda: [received.body for received in fake.requests])

@@ -8,10 +8,11 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple, get_args
 
 from holdfast.kernel.model import Model
-from holdfast.providers.http import Connections, Http
-from holdfast.testing.conformance import Feature, Make, Subject
-from holdfast.testing.fake.provider import FakeProvider, WireProtocol
-from holdfast.testing.script import Turn
+from holdfast.providers.catalog import WireProtocol
+from holdfast.providers.http import Http, HttpClient
+from holdfast.testing.conformance import Feature, ModelFactory, Subject
+from holdfast.testing.fake.provider import FakeProvider
+from holdfast.testing.script import ScriptedTurn
 
 PROTOCOLS: Final[tuple[WireProtocol, ...]] = get_args(WireProtocol)
 
@@ -48,9 +49,9 @@ def model_of(protocol: WireProtocol, http: Http, **more: Any) -> Model:
 
 def talk(
     protocol: WireProtocol,
-    script: Sequence[Turn] = (),
+    script: Sequence[ScriptedTurn] = (),
     *,
-    default: Turn | None = None,
+    default: ScriptedTurn | None = None,
     check: bool = True,
     **more: Any,
 ) -> Talk:
@@ -67,16 +68,16 @@ def subject(fake: FakeProvider, model: Model) -> Subject:
     )
 
 
-def in_memory(protocol: WireProtocol) -> Make:
+def in_memory(protocol: WireProtocol) -> ModelFactory:
     return lambda script: subject(*talk(protocol, script))
 
 
-def on_loopback(protocol: WireProtocol) -> Make:
+def on_loopback(protocol: WireProtocol) -> ModelFactory:
     """Over real sockets. A server does not hear at once that a client has left."""
 
     @asynccontextmanager
-    async def make(script: Sequence[Turn]) -> AsyncIterator[Subject]:
-        fake, connections = FakeProvider(protocol, script), Connections()
+    async def make(script: Sequence[ScriptedTurn]) -> AsyncIterator[Subject]:
+        fake, connections = FakeProvider(protocol, script), HttpClient()
         async with fake.serve() as base_url:
             try:
                 model = model_of(protocol, connections, base_url=base_url + _PATHS[protocol])

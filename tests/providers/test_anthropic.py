@@ -14,9 +14,9 @@ from holdfast.kernel.messages import Reasoning, Text, ToolCall, Usage, user_mess
 from holdfast.kernel.model import Delta, Finished, Notice, Request, Settings, TextDelta, check_model
 from holdfast.options import Policy, Retry
 from holdfast.providers.anthropic import Anthropic
-from holdfast.providers.http import Connections
+from holdfast.providers.http import HttpClient
 from holdfast.providers.profile import Price, Profile
-from holdfast.testing import Turn, call, conformance, fail, ports, say, think, usage
+from holdfast.testing import ScriptedTurn, call, conformance, fail, ports, say, think, usage
 from holdfast.testing.fake.faults import dripping, lost, respond
 from holdfast.testing.fake.provider import FakeProvider
 
@@ -37,7 +37,7 @@ async def refusal(fake: FakeProvider) -> ProviderError:
     return caught.value
 
 
-def in_memory(script: Sequence[Turn]) -> conformance.Subject:
+def in_memory(script: Sequence[ScriptedTurn]) -> conformance.Subject:
     fake = FakeProvider("anthropic", script)
     return conformance.Subject(
         model_of(fake), lambda: fake.open, lambda: [received.body for received in fake.requests]
@@ -318,7 +318,7 @@ async def test_over_a_real_connection_it_is_the_same() -> None:
     script = [think("Hm.", signature="s"), say("Hello.", chunks=3), call("clock")]
     fake = FakeProvider("anthropic", [script, script])
     in_memory = await deltas(model_of(fake))
-    http = Connections()
+    http = HttpClient()
     async with fake.serve() as base_url:
         over_loopback = await deltas(model_of(fake, base_url=base_url, http=http))
         await http.close()

@@ -25,7 +25,7 @@ from holdfast.kernel.messages import (
 from holdfast.kernel.model import Finished, Notice, PartAdded, PartEnded, ProviderTool, Request
 from holdfast.kernel.projection import Trim, repair
 from holdfast.providers.anthropic import Anthropic
-from holdfast.testing import Item, call_raw, cut, fail, finish, ports, say, think
+from holdfast.testing import ScriptItem, call_raw, cut, fail, finish, ports, say, think
 from holdfast.testing.fake.faults import lost
 from holdfast.testing.fake.provider import FakeProvider
 
@@ -38,11 +38,11 @@ def note(**fields: Any) -> dict[str, Any]:
     return {"anthropic": fields}
 
 
-def whole_call(id: str, tool: str, arguments: str, **fields: Any) -> Item:
+def whole_call(id: str, tool: str, arguments: str, **fields: Any) -> ScriptItem:
     return PartAdded(ToolCall(id, tool, arguments, metadata=note(**fields)))
 
 
-def block(raw: dict[str, Any]) -> Item:
+def block(raw: dict[str, Any]) -> ScriptItem:
     """A block that comes whole."""
     if raw["type"].endswith("_tool_result"):
         return PartAdded(ToolResult("", "", (), metadata=note(block=raw)))
@@ -108,7 +108,7 @@ NINE: Final[list[dict[str, Any]]] = [
     {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Oslo", "n": 1.0}},
     {"type": "tool_use", "id": "toolu_2", "name": "clock", "input": {}},
 ]
-SCRIPT: Final[list[Item]] = [
+SCRIPT: Final[list[ScriptItem]] = [
     think("I should search.", signature="sig+1/==", chunks=3),
     [say("Let me look.", chunks=4), PartEnded()],
     call_raw("web_search", '{"query":"weather oslo"}', id="srvtoolu_1", provider_executed=True),
@@ -230,7 +230,7 @@ async def test_calls_that_code_made_over_there_come_back_nested_as_they_were() -
         {"type": "text", "text": "It is sunny."},
     ]
     server = {"type": "server_tool_use"}
-    script: Item = [
+    script: ScriptItem = [
         [say("I write a program."), PartEnded()],
         whole_call("srvtoolu_c", "code_execution", "{}", **server),
         whole_call("srvtoolu_1", "web_search", '{"query":"a"}', **server, extra={"caller": caller}),
@@ -409,7 +409,7 @@ async def test_ids_of_others_are_spelled_with_letters_that_are_taken(id: str) ->
 # --- Pauses -------------------------------------------------------------------------------------
 
 
-def paused(**fields: Any) -> Item:
+def paused(**fields: Any) -> ScriptItem:
     return finish("stop", metadata=note(stop_reason="pause_turn", **fields))
 
 

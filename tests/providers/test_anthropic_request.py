@@ -37,11 +37,11 @@ from holdfast.kernel.model import (
     ToolSpec,
 )
 from holdfast.kernel.projection import Trim, repair, view
-from holdfast.providers.anthropic.messages import EMPTY
-from holdfast.providers.anthropic.request import MAX_TOKENS, Target, encode
+from holdfast.providers.anthropic.messages import EMPTY_MESSAGE_TEXT
+from holdfast.providers.anthropic.request import DEFAULT_MAX_TOKENS, AnthropicTarget, encode
 from holdfast.providers.profile import UNKNOWN, Profile
-from holdfast.testing.fake.anthropic import LANGUAGE
-from holdfast.testing.fake.dialect import Received
+from holdfast.testing.fake.anthropic import DIALECT
+from holdfast.testing.fake.dialect import ReceivedRequest
 from tests.kernel.histories import conversations, histories
 
 OPUS: Final = "anthropic:claude-opus-5"
@@ -62,8 +62,8 @@ def written(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The body that is sent, which the API takes, and the notices."""
     request = Request(messages=messages or (HI,), **fields)
-    data, notices = encode(request, Target(provider, "claude-opus-5", profile))
-    assert LANGUAGE.problem(Received("/v1/messages", {}, HEADERS, data)) is None
+    data, notices = encode(request, AnthropicTarget(provider, "claude-opus-5", profile))
+    assert DIALECT.problem(ReceivedRequest("/v1/messages", {}, HEADERS, data)) is None
     return msgspec.json.decode(data), notices
 
 
@@ -103,7 +103,7 @@ def results(*given: ToolResult) -> Message:
 def test_the_least_that_is_asked() -> None:
     assert unmarked(body()) == {
         "model": "claude-opus-5",
-        "max_tokens": MAX_TOKENS,
+        "max_tokens": DEFAULT_MAX_TOKENS,
         "stream": True,
         "messages": [{"role": "user", "content": [text("Hi")]}],
     }
@@ -111,7 +111,7 @@ def test_the_least_that_is_asked() -> None:
 
 def test_the_same_request_gives_the_same_bytes() -> None:
     request = Request(messages=(HI, answer(Text("Ho")), HI), tools=(WEATHER,), effort="high")
-    target = Target("anthropic", "claude-opus-5", UNKNOWN)
+    target = AnthropicTarget("anthropic", "claude-opus-5", UNKNOWN)
     assert encode(request, target) == encode(request, target)
 
 
@@ -164,7 +164,7 @@ def test_what_was_given_is_left_as_it_is() -> None:
         settings=Settings(options={"anthropic": {"metadata": {}}}),
     )
     before = deepcopy(request)
-    encode(request, Target("anthropic", "m", UNKNOWN))
+    encode(request, AnthropicTarget("anthropic", "m", UNKNOWN))
     assert request == before
     assert native == {"type": "bash_20250124", "name": "bash"}
     assert found == {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
@@ -183,9 +183,9 @@ def test_any_history_that_the_kernel_repaired_is_taken(
     messages = repair(view([*named, HI], NO_TRIM), NO_TRIM)
     data, _ = encode(
         Request(messages=messages, tools=(WEATHER,), effort=effort),
-        Target("anthropic", "claude-opus-5", profile),
+        AnthropicTarget("anthropic", "claude-opus-5", profile),
     )
-    problem = LANGUAGE.problem(Received("/v1/messages", {}, HEADERS, data))
+    problem = DIALECT.problem(ReceivedRequest("/v1/messages", {}, HEADERS, data))
     # Ids are told apart when an answer is taken in, and these histories never were.
     assert problem is None or "ids must be unique" in problem.message
 
@@ -235,10 +235,10 @@ BLANK: Final = Message("user", (Text(" \n"),), "prompt")
 @pytest.mark.parametrize("blank", [BLANK, replace(BLANK, parts=())])
 def test_a_prompt_without_a_word_is_still_a_prompt(blank: Message) -> None:
     """Without it nobody would have asked, or the model last."""
-    empty = ("user", [text(EMPTY)])
+    empty = ("user", [text(EMPTY_MESSAGE_TEXT)])
     assert turns(blank) == [empty]
     assert turns(HI, answer(Text("Ho")), blank)[-1] == empty
-    assert turns(blank, HI) == [("user", [text(EMPTY), text("Hi")])]
+    assert turns(blank, HI) == [("user", [text(EMPTY_MESSAGE_TEXT), text("Hi")])]
 
 
 def test_a_source_in_a_prompt_is_told() -> None:
@@ -558,7 +558,7 @@ def test_what_the_provider_does_not_have_is_told(tool: ProviderTool, left_out: s
 @pytest.mark.parametrize(
     ("settings", "profile", "limit"),
     [
-        (Settings(), UNKNOWN, MAX_TOKENS),
+        (Settings(), UNKNOWN, DEFAULT_MAX_TOKENS),
         (Settings(), Profile(max_output=64_000), 64_000),
         (Settings(max_output_tokens=7), Profile(max_output=64_000), 7),
     ],

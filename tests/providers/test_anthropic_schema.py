@@ -10,7 +10,7 @@ import pytest
 from anthropic import transform_schema
 from pydantic import BaseModel, Field
 
-from holdfast.providers.anthropic.schema import held_schema
+from holdfast.providers.anthropic.schema import answer_schema
 
 TEXT = {"type": "string"}
 
@@ -25,13 +25,13 @@ def closed(**properties: Any) -> dict[str, Any]:
 
 def test_objects_are_closed_and_may_lack_fields() -> None:
     schema = {**of(a=TEXT, b=of(c=TEXT)), "required": ["a"]}
-    assert held_schema(schema) == {**closed(a=TEXT, b=closed(c=TEXT)), "required": ["a"]}
+    assert answer_schema(schema) == {**closed(a=TEXT, b=closed(c=TEXT)), "required": ["a"]}
 
 
 def test_the_original_is_left_as_it_is() -> None:
     schema = of(a=of(b={"type": "string", "maxLength": 3}))
     before = deepcopy(schema)
-    held_schema(schema)
+    answer_schema(schema)
     assert schema == before
 
 
@@ -104,7 +104,7 @@ def test_the_original_is_left_as_it_is() -> None:
     ],
 )
 def test_what_is_not_known_is_told(given: dict[str, Any], made: dict[str, Any] | None) -> None:
-    assert held_schema(of(a=given)) == closed(a=given if made is None else made)
+    assert answer_schema(of(a=given)) == closed(a=given if made is None else made)
 
 
 def test_a_schema_of_several_types_keeps_its_definitions() -> None:
@@ -113,7 +113,7 @@ def test_a_schema_of_several_types_keeps_its_definitions() -> None:
         "type": ["object", "null"],
         "$defs": {"A": of(b=TEXT)},
     }
-    assert held_schema(schema) == {
+    assert answer_schema(schema) == {
         "anyOf": [closed(a={"$ref": "#/$defs/A"}), {"type": "null"}],
         "$defs": {"A": closed(b=TEXT)},
     }
@@ -123,7 +123,7 @@ def test_a_schema_of_several_types_keeps_its_definitions() -> None:
 def test_the_order_of_keywords_means_nothing(turn: Any) -> None:
     inner = {"description": "An A.", "type": "string", "pattern": "a", "minLength": 1}
     outer = {"description": "The A.", "allOf": [turn(inner.items())], "title": "A"}
-    assert held_schema(of(a=turn(outer.items()))) == closed(
+    assert answer_schema(of(a=turn(outer.items()))) == closed(
         a={
             "type": "string",
             "title": "A",
@@ -134,12 +134,12 @@ def test_the_order_of_keywords_means_nothing(turn: Any) -> None:
 
 def test_a_reference_stands_alone() -> None:
     schema = {**of(a={"$ref": "#/$defs/A", "description": "An A."}), "$defs": {"A": of(b=TEXT)}}
-    assert held_schema(schema) == {
+    assert answer_schema(schema) == {
         **closed(a={"description": "An A.", "anyOf": [{"$ref": "#/$defs/A"}]}),
         "$defs": {"A": closed(b=TEXT)},
     }
     wrapped = {**of(a={"allOf": [{"$ref": "#/$defs/A"}]}), "$defs": {"A": of(b=TEXT)}}
-    assert held_schema(wrapped) == {
+    assert answer_schema(wrapped) == {
         **closed(a={"$ref": "#/$defs/A"}),
         "$defs": {"A": closed(b=TEXT)},
     }
@@ -185,7 +185,7 @@ def test_a_reference_stands_alone() -> None:
     ],
 )
 def test_what_cannot_be_said_is_not_held(schema: dict[str, Any]) -> None:
-    assert held_schema(schema) is None
+    assert answer_schema(schema) is None
 
 
 NULL: Final = {"type": "null"}
@@ -198,18 +198,18 @@ def fields(count: int, schema: Any, *, required: bool) -> dict[str, Any]:
 
 
 def test_only_so_many_fields_may_be_optional() -> None:
-    assert held_schema(fields(24, TEXT, required=False)) is not None
-    assert held_schema(fields(25, TEXT, required=False)) is None
-    assert held_schema(fields(100, TEXT, required=True)) is not None
+    assert answer_schema(fields(24, TEXT, required=False)) is not None
+    assert answer_schema(fields(25, TEXT, required=False)) is None
+    assert answer_schema(fields(100, TEXT, required=True)) is not None
     halves = {**of(a={"$ref": "#/$defs/A"}), "$defs": {"A": fields(24, TEXT, required=False)}}
-    assert held_schema(halves) is None
-    assert held_schema({**halves, "required": ["a"]}) is not None
+    assert answer_schema(halves) is None
+    assert answer_schema({**halves, "required": ["a"]}) is not None
 
 
 def test_only_so_many_fields_may_be_of_several_types() -> None:
-    assert held_schema(fields(16, MAYBE, required=True)) is not None
-    assert held_schema(fields(17, MAYBE, required=True)) is None
-    assert held_schema(fields(17, {"type": ["string", "null"]}, required=True)) is None
+    assert answer_schema(fields(16, MAYBE, required=True)) is not None
+    assert answer_schema(fields(17, MAYBE, required=True)) is None
+    assert answer_schema(fields(17, {"type": ["string", "null"]}, required=True)) is None
 
 
 def test_a_definition_may_be_used_often() -> None:
@@ -219,7 +219,7 @@ def test_a_definition_may_be_used_often() -> None:
         for at in range(40)
     }
     always = {key: {**level, "required": ["a", "b"]} for key, level in levels.items()}
-    assert held_schema({**of(a=name), "$defs": {**always, "N40": of(a=TEXT)}}) is not None
+    assert answer_schema({**of(a=name), "$defs": {**always, "N40": of(a=TEXT)}}) is not None
 
 
 class Address(BaseModel):
@@ -251,12 +251,12 @@ def test_a_model_of_pydantic_is_held_as_the_sdk_does_it() -> None:
         return [plain(one) for one in schema] if isinstance(schema, list) else schema
 
     schema = Person.model_json_schema()
-    assert plain(held_schema(schema)) == plain(transform_schema(schema))
+    assert plain(answer_schema(schema)) == plain(transform_schema(schema))
 
 
 def test_what_fits_fits_both() -> None:
     schema = Person.model_json_schema()
-    held = held_schema(schema)
+    held = answer_schema(schema)
     assert held is not None
     person = {
         "name": "A",

@@ -40,10 +40,10 @@ from holdfast.kernel.model import (
 )
 from holdfast.options import Policy, Retry
 from holdfast.providers.anthropic import Anthropic
-from holdfast.providers.anthropic.stream import FINISHES, Decoder, in_words
+from holdfast.providers.anthropic.stream import FINISH_REASONS, AnthropicDecoder, result_text
 from holdfast.providers.profile import Price
-from holdfast.providers.sse import Events
-from holdfast.testing import Item, ports, say
+from holdfast.providers.sse import EventParser
+from holdfast.testing import ScriptItem, ports, say
 from holdfast.testing.fake.faults import raw, respond
 from holdfast.testing.fake.provider import FakeProvider
 
@@ -79,8 +79,8 @@ BEGIN: Final = ev(
 HELLO: Final = [start(0, type="text", text=""), piece(0, "text_delta", text="Hello."), stop(0)]
 
 
-def read(*events: bytes, decoder: Decoder | None = None) -> list[Delta]:
-    decoder = decoder or Decoder("anthropic")
+def read(*events: bytes, decoder: AnthropicDecoder | None = None) -> list[Delta]:
+    decoder = decoder or AnthropicDecoder("anthropic")
     return [*decoder.feed(list(events)), *decoder.end()]
 
 
@@ -218,7 +218,7 @@ def ended(deltas: list[Delta]) -> list[str]:
 @pytest.mark.parametrize("written", ["", '{"x'])
 def test_a_call_has_ended_when_something_comes_behind_it(written: str) -> None:
     """Only what comes last can have been cut off. Nobody waits for the end of the answer."""
-    decoder = Decoder("anthropic")
+    decoder = AnthropicDecoder("anthropic")
     first = [*WIPE[:1], piece(0, "input_json_delta", partial_json=written), stop(0)]
     assert ended(decoder.feed(first)) == []
     assert decoder.feed([start(1, type="text", text="")]) == [CallEnded("t1")]
@@ -263,7 +263,7 @@ async def test_a_pure_call_does_not_overtake_the_call_before_it() -> None:
 
     second = start(1, type="tool_use", id="t2", name="look", input={})
     arguments = piece(1, "input_json_delta", partial_json="{}")
-    answer: list[Item] = [
+    answer: list[ScriptItem] = [
         raw(wire(*WIPE, second, arguments, stop(1))),
         wait,
         raw(wire(*end("tool_use"))),
@@ -373,7 +373,7 @@ def test_what_failed_over_there_failed(type: str, fields: dict[str, Any]) -> Non
     ],
 )
 def test_results_can_be_told_in_words(content: Any, words: str) -> None:
-    assert in_words(content) == words
+    assert result_text(content) == words
 
 
 def test_a_source_is_told_once() -> None:
@@ -422,7 +422,7 @@ def test_a_piece_of_a_kind_that_is_not_known_stays_with_its_block() -> None:
     ],
 )
 def test_what_says_nothing_is_passed_over(event: bytes) -> None:
-    decoder = Decoder("anthropic")
+    decoder = AnthropicDecoder("anthropic")
     assert decoder.feed([event]) == []
     assert assembled(read(BEGIN, *HELLO, *end(), decoder=decoder)).text == "Hello."
 
@@ -505,7 +505,7 @@ def test_every_reason_of_the_sdk_is_known() -> None:
     from anthropic.types.beta.beta_stop_reason import BetaStopReason
     from anthropic.types.stop_reason import StopReason
 
-    assert {*get_args(StopReason), *get_args(BetaStopReason)} == set(FINISHES)
+    assert {*get_args(StopReason), *get_args(BetaStopReason)} == set(FINISH_REASONS)
 
 
 def test_an_answer_without_its_end_has_none() -> None:
@@ -518,7 +518,7 @@ def test_an_answer_without_its_end_has_none() -> None:
 async def test_an_answer_that_does_not_say_why_it_ended_is_not_complete(
     events: list[bytes],
 ) -> None:
-    decoder = Decoder("anthropic")
+    decoder = AnthropicDecoder("anthropic")
     with pytest.raises(ProviderError) as caught:
         read(BEGIN, *HELLO, *events, decoder=decoder)
     assert caught.value.kind == "stream_cut"
@@ -539,7 +539,7 @@ def test_why_it_was_refused_is_kept() -> None:
 
 
 def usage(begin: dict[str, Any], final: dict[str, Any], price: Price | None = None) -> Usage | None:
-    decoder = Decoder("anthropic", price)
+    decoder = AnthropicDecoder("anthropic", price)
     first = ev("message_start", message={"id": "m", "usage": begin})
     return finished(read(first, *HELLO, *end(**final), decoder=decoder)).usage
 
@@ -576,7 +576,7 @@ def test_a_provider_that_counts_nothing_reports_nothing() -> None:
 
 
 def test_an_answer_that_was_cut_has_taken_what_was_counted_until_then() -> None:
-    decoder = Decoder("anthropic", Price(1, 1), resumable=True)
+    decoder = AnthropicDecoder("anthropic", Price(1, 1), resumable=True)
     assert decoder.spent() is None
     read(BEGIN, *HELLO, decoder=decoder)
     assert decoder.spent() == Usage(3, 1, cost=4 / 1_000_000)
@@ -617,7 +617,9 @@ def test_what_is_not_said_to_be_written_for_an_hour_is_not(said: Any) -> None:
 
 
 def test_each_go_of_a_paused_answer_pays_for_what_it_has_written_for_an_hour() -> None:
-    decoder = Decoder("anthropic", Price(3, 15, cache_write=3.75, cache_write_1h=6), resumable=True)
+    decoder = AnthropicDecoder(
+        "anthropic", Price(3, 15, cache_write=3.75, cache_write_1h=6), resumable=True
+    )
     first = ev("message_start", message={"id": "m1", "usage": WRITES})
     read(first, *HELLO, *end("pause_turn"), decoder=decoder)
     decoder.resume()
@@ -628,7 +630,7 @@ def test_each_go_of_a_paused_answer_pays_for_what_it_has_written_for_an_hour() -
 
 
 def test_a_paused_answer_counts_all_that_was_written_and_what_was_read_last() -> None:
-    decoder = Decoder("anthropic", Price(1, 1), resumable=True)
+    decoder = AnthropicDecoder("anthropic", Price(1, 1), resumable=True)
     first = ev("message_start", message={"id": "m1", "usage": {"input_tokens": 1_000_000}})
     thoughts = {"output_tokens_details": {"thinking_tokens": 200_000}}
     pause = end("pause_turn", output_tokens=500_000, **thoughts)
@@ -652,7 +654,7 @@ def test_a_paused_answer_counts_all_that_was_written_and_what_was_read_last() ->
 
 
 def test_a_go_that_does_not_say_why_it_ended_did_not_pause() -> None:
-    decoder = Decoder("anthropic", resumable=True)
+    decoder = AnthropicDecoder("anthropic", resumable=True)
     read(BEGIN, *HELLO, *end("pause_turn"), decoder=decoder)
     decoder.resume()
     with pytest.raises(ProviderError):
@@ -733,7 +735,7 @@ WHOLE: Final = assembled(read(*LONG))
 
 @given(st.lists(st.integers(0, len(WIRE)), max_size=30))
 def test_wherever_the_bytes_are_cut_the_message_is_the_same(cuts: list[int]) -> None:
-    events, decoder = Events(), Decoder("anthropic")
+    events, decoder = EventParser(), AnthropicDecoder("anthropic")
     deltas: list[Delta] = []
     places = [0, *sorted(cuts), len(WIRE)]
     for begin, until in pairwise(places):

@@ -10,10 +10,10 @@ import pytest
 
 from holdfast.kernel.messages import Message
 from holdfast.kernel.model import Delta, Finished, Request
-from holdfast.testing import ScriptedModel, Turn
+from holdfast.providers.catalog import WireProtocol
+from holdfast.testing import ScriptedModel, ScriptedTurn
 from holdfast.testing.conformance import CASES as DEMANDS
 from holdfast.testing.conformance import Case, Subject, cases, check_all
-from holdfast.testing.fake.provider import WireProtocol
 from tests.providers.makers import PROTOCOLS, WITHOUT, in_memory, on_loopback
 
 CASES: Final = [
@@ -102,7 +102,7 @@ async def test_a_model_that_breaks_is_one_finding_among_others() -> None:
 
 
 async def test_a_maker_that_breaks_is_a_finding() -> None:
-    def make(script: Sequence[Turn]) -> ScriptedModel:
+    def make(script: Sequence[ScriptedTurn]) -> ScriptedModel:
         raise LookupError("no key is set")
 
     with pytest.raises(AssertionError, match="text_survives: LookupError: no key is set"):
@@ -112,7 +112,7 @@ async def test_a_maker_that_breaks_is_a_finding() -> None:
 class Forgetful(ScriptedModel):
     """Sends everything, but of each message only this many calls and results."""
 
-    def __init__(self, script: Sequence[Turn], calls: int, results: int) -> None:
+    def __init__(self, script: Sequence[ScriptedTurn], calls: int, results: int) -> None:
         super().__init__(script)
         self.calls, self.results = calls, results
 
@@ -130,7 +130,7 @@ class Forgetful(ScriptedModel):
 
 @pytest.mark.parametrize(("calls", "results"), [(1, 2), (2, 1)])
 async def test_a_model_that_forgets_a_call_or_a_result_is_caught(calls: int, results: int) -> None:
-    def make(script: Sequence[Turn], calls: int = calls, results: int = results) -> Subject:
+    def make(script: Sequence[ScriptedTurn], calls: int = calls, results: int = results) -> Subject:
         model = Forgetful(script, calls, results)
         return Subject(model, sent=lambda: model.sent)
 

@@ -6,9 +6,10 @@ import pytest
 
 from holdfast import Agent
 from holdfast.kernel.compact import SUMMARY_SECTIONS
+from holdfast.providers.catalog import WireProtocol
 from holdfast.testing import ports, say
 from holdfast.testing.fake.faults import respond
-from holdfast.testing.fake.provider import FakeProvider, WireProtocol
+from holdfast.testing.fake.provider import FakeProvider
 from tests.providers.makers import PROTOCOLS, model_of
 
 OVERFLOW = respond(

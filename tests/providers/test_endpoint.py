@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from holdfast.kernel.errors import ConfigError
-from holdfast.providers.endpoint import address, check, headers_for
+from holdfast.providers.endpoint import address, check_endpoint, headers_for
 from holdfast.providers.json_body import encoded, merged
 
 GOOD: dict[str, Any] = {
@@ -21,9 +21,9 @@ GOOD: dict[str, Any] = {
 
 
 def test_what_can_be_right_is_taken() -> None:
-    check(**GOOD)
-    check(**{**GOOD, "base_url": "http://localhost:11434/v1?api-version=1"})
-    check(**{**GOOD, "api_key": None}, needs_key=False)
+    check_endpoint(**GOOD)
+    check_endpoint(**{**GOOD, "base_url": "http://localhost:11434/v1?api-version=1"})
+    check_endpoint(**{**GOOD, "api_key": None}, needs_key=False)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_can_be_right_is_taken() -> None:
 )
 def test_what_cannot_be_right_is_refused_with_advice(wrong: dict[str, Any], advice: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        check(**{**GOOD, **wrong})
+        check_endpoint(**{**GOOD, **wrong})
     assert advice in str(caught.value)
     assert "cret" not in str(caught.value)
 

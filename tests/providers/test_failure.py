@@ -11,17 +11,21 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from holdfast.kernel.errors import ConfigError, FailureKind, ProviderError, classify
-from holdfast.providers.failure import Codes, refused, reported
+from holdfast.providers.failure import ErrorCodes, response_error, stream_error
 
 URL = "https://key:secret@api.example/v1/chat?key=secret"
-WORDS: Codes = {"RESOURCE_EXHAUSTED": "rate_limit", "INTERNAL": "server", "on_fire": "overloaded"}
+WORDS: ErrorCodes = {
+    "RESOURCE_EXHAUSTED": "rate_limit",
+    "INTERNAL": "server",
+    "on_fire": "overloaded",
+}
 
 
 def refusal(
     status: int = 400, body: Any = b"", headers: dict[str, str] | None = None
 ) -> ProviderError:
     raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
-    error = refused(URL, status, CIMultiDict(headers or {}), raw, WORDS)
+    error = response_error(URL, status, CIMultiDict(headers or {}), raw, WORDS)
     assert isinstance(error, ProviderError)
     return error
 
@@ -63,7 +67,9 @@ def test_of_a_web_page_only_its_title_is_told(content_type: str) -> None:
 
 
 def test_a_redirect_is_refused_and_says_where_it_led() -> None:
-    error = refused(URL, 307, CIMultiDict({"location": "https://a:b@else.where/v2?k=1"}), b"", {})
+    error = response_error(
+        URL, 307, CIMultiDict({"location": "https://a:b@else.where/v2?k=1"}), b"", {}
+    )
     assert isinstance(error, ConfigError)
     assert "https://else.where/v2" in str(error)
     assert "base_url" in str(error)
@@ -74,12 +80,14 @@ def test_a_redirect_is_refused_and_says_where_it_led() -> None:
     ("location", "told"), [("/login", "https://api.example/login"), ("http://h:99999/", "h:99999")]
 )
 def test_a_redirect_says_where_it_led_however_that_is_spelled(location: str, told: str) -> None:
-    error = refused("https://api.example/v1", 302, CIMultiDict({"location": location}), b"", {})
+    error = response_error(
+        "https://api.example/v1", 302, CIMultiDict({"location": location}), b"", {}
+    )
     assert told in str(error)
 
 
 def test_a_proxy_that_wants_to_know_us_is_told_apart() -> None:
-    error = refused(URL, 407, CIMultiDict(), b"", {})
+    error = response_error(URL, 407, CIMultiDict(), b"", {})
     assert isinstance(error, ConfigError)
     assert "check HTTP_PROXY" in str(error)
 
@@ -110,7 +118,7 @@ JSON = st.recursive(
 @given(JSON)
 def test_any_json_is_some_failure_also_inside_a_stream(body: Any) -> None:
     assert classify(refusal(500, body)).kind
-    assert classify(reported(body, WORDS)).kind
+    assert classify(stream_error(body, WORDS)).kind
 
 
 # --- Kinds --------------------------------------------------------------------------------------
@@ -219,7 +227,7 @@ def test_a_quota_for_the_day_is_not_waited_for() -> None:
 def test_an_error_inside_a_stream_says_its_kind_without_a_status(
     error: Any, kind: FailureKind, status: int | None
 ) -> None:
-    failure = reported(error, WORDS)
+    failure = stream_error(error, WORDS)
     assert (failure.kind, failure.status) == (kind, status)
 
 

@@ -15,9 +15,10 @@ from holdfast.kernel.events import Event, Retrying
 from holdfast.kernel.messages import Message, Usage
 from holdfast.kernel.model import Finished, Ping, TextDelta
 from holdfast.options import Policy, Stream
+from holdfast.providers.catalog import WireProtocol
 from holdfast.testing import call_raw, cut, fail, finish, pause, ports, say, think, usage
-from holdfast.testing.conformance.bench import ask, hear, told
-from holdfast.testing.fake.dialect import Received
+from holdfast.testing.conformance.bench import ask, collect, described
+from holdfast.testing.fake.dialect import ReceivedRequest
 from holdfast.testing.fake.faults import (
     dripping,
     endless,
@@ -28,14 +29,14 @@ from holdfast.testing.fake.faults import (
     respond,
     swapped,
 )
-from holdfast.testing.fake.provider import STREAM, FakeProvider, WireProtocol
-from holdfast.testing.script import Item, Turn
+from holdfast.testing.fake.provider import STREAM_HEADERS, FakeProvider
+from holdfast.testing.script import ScriptedTurn, ScriptItem
 from tests.kernel.runs import act, check_events, events_of, later, now, only, outcome
 from tests.providers.makers import PROTOCOLS, talk
 from tests.providers.makers import model_of as model_over
 from tests.providers.wire_recording import Playback, recorded
 
-RICH: Final[Item] = [
+RICH: Final[ScriptItem] = [
     think("First I look, then I speak.", signature="c2lnbmVk", chunks=2),
     say("Grüße aus 東京 👋🏽.", chunks=3),
     call_raw("act", '{"what": "ä"}', id="call_a", chunks=2),
@@ -61,16 +62,16 @@ class Story:
         return self.result.failure.kind if self.result.failure is not None else None
 
     @property
-    def told(self) -> list[list[str]]:
+    def texts(self) -> list[list[str]]:
         """What the models see of the history, without times and ids."""
         seen = [message for message in self.result.history if message.visibility != "user"]
-        return [told(message) for message in seen]
+        return [described(message) for message in seen]
 
 
 async def story(
     protocol: WireProtocol,
-    *script: Turn,
-    default: Turn = "Done.",
+    *script: ScriptedTurn,
+    default: ScriptedTurn = "Done.",
     policy: Policy | None = None,
     check: bool = True,
 ) -> Story:
@@ -99,7 +100,7 @@ def is_over(story: Story, kind: FailureKind) -> None:
 
 # --- Answers that are none ----------------------------------------------------------------------
 
-RETRIED: Final[dict[str, tuple[Turn, FailureKind]]] = {
+RETRIED: Final[dict[str, tuple[ScriptedTurn, FailureKind]]] = {
     "408": (respond(408), "timeout"),
     "409": (respond(409, {"error": {"message": "Twice."}}), "server"),
     "425": (respond(425), "server"),
@@ -117,7 +118,7 @@ RETRIED: Final[dict[str, tuple[Turn, FailureKind]]] = {
     "said": (fail("Too much to do.", status=529), "overloaded"),
     "limited": (fail("Slow down.", status=429), "rate_limit"),
 }
-TERMINAL: Final[dict[str, tuple[Turn, FailureKind]]] = {
+TERMINAL: Final[dict[str, tuple[ScriptedTurn, FailureKind]]] = {
     "302": (respond(302, b"", {"Location": "https://elsewhere.example/v1"}), "config"),
     "400": (respond(400, {"error": {"message": "What?"}}), "invalid_request"),
     "401": (respond(401, {"error": {"message": "Wrong key."}}), "auth"),
@@ -215,7 +216,7 @@ async def test_a_provider_that_falls_silent_is_given_up(protocol: WireProtocol) 
 async def test_a_slow_drip_is_read_to_its_end(protocol: WireProtocol) -> None:
     slow = await story(protocol, [dripping(1, 0.02), RICH])
     is_done(slow, 2)
-    assert slow.told == (await story(protocol, RICH)).told
+    assert slow.texts == (await story(protocol, RICH)).texts
 
 
 @each_protocol
@@ -226,7 +227,7 @@ async def test_bytes_that_come_to_no_event_are_silence(protocol: WireProtocol) -
 # --- Cuts ---------------------------------------------------------------------------------------
 
 
-def the_whole_story(received: Received) -> Item:
+def the_whole_story(received: ReceivedRequest) -> ScriptItem:
     """Asked anew it says everything, and asked with results that it is done."""
     return "Done." if b"did b" in received.body else RICH
 
@@ -235,7 +236,7 @@ def is_same_after(broken: Story, whole: Story, *retried: FailureKind) -> None:
     """After these failures it came to the same end, with the whole answer."""
     assert broken.retried == list(retried)
     assert broken.attempts == whole.attempts + len(retried)
-    assert broken.told == whole.told
+    assert broken.texts == whole.texts
     assert broken.result.reason == "stop"
 
 
@@ -256,7 +257,7 @@ async def test_a_polite_cut_at_any_event_is_tried_again(protocol: WireProtocol) 
     events = await recorded(protocol, RICH)
     assert len(events) > 8
     for count, kinds in enumerate(kinds_of_cuts(protocol, events)):
-        part = respond(200, b"".join(events[:count]), STREAM)
+        part = respond(200, b"".join(events[:count]), STREAM_HEADERS)
         broken = await story(protocol, part, default=the_whole_story)
         is_same_after(broken, whole, *kinds)
 
@@ -282,7 +283,7 @@ async def test_a_cut_inside_a_character_is_tried_again(protocol: WireProtocol) -
     inside = [at for at, byte in enumerate(sent) if 0x80 <= byte < 0xC0]
     assert len(inside) > 10
     for at in inside:
-        politely = respond(200, sent[:at], STREAM)
+        politely = respond(200, sent[:at], STREAM_HEADERS)
         suddenly = [opens(), raw(sent[len(opening) : at]), lost()]
         for turn in (politely, suddenly):
             broken = await story(protocol, turn, default=the_whole_story)
@@ -292,12 +293,12 @@ async def test_a_cut_inside_a_character_is_tried_again(protocol: WireProtocol) -
 @each_protocol
 async def test_an_answer_may_be_split_inside_any_character(protocol: WireProtocol) -> None:
     pieces = await recorded(protocol, RICH)
-    whole = (await hear(model_over(protocol, Playback(pieces)), ask())).message
+    whole = (await collect(model_over(protocol, Playback(pieces)), ask())).message
     sent = b"".join(pieces)
     for at, byte in enumerate(sent):
         if byte >= 0x80:
             halves = Playback([sent[:at], sent[at:]])
-            assert (await hear(model_over(protocol, halves), ask())).message == whole
+            assert (await collect(model_over(protocol, halves), ask())).message == whole
 
 
 # --- Nonsense -----------------------------------------------------------------------------------
@@ -369,7 +370,7 @@ async def test_events_in_the_wrong_order_do_no_harm(protocol: WireProtocol) -> N
     for at in range(len(events) - 1):
         wrong = [*events[:at], events[at + 1], events[at], *events[at + 2 :]]
         # What was mixed up may be missing in what is sent back: only what is received counts here.
-        made = await story(protocol, respond(200, b"".join(wrong), STREAM), check=False)
+        made = await story(protocol, respond(200, b"".join(wrong), STREAM_HEADERS), check=False)
         is_done(made, 2, *made.retried)
         noticed += made.retried
         answers = [result for message in made.result.new for result in message.results]
@@ -447,7 +448,7 @@ async def test_an_empty_answer_is_tried_again(protocol: WireProtocol) -> None:
 
 @each_protocol
 async def test_a_body_without_anything_is_a_cut(protocol: WireProtocol) -> None:
-    is_done(await story(protocol, respond(200, b"", STREAM)), 2, "stream_cut")
+    is_done(await story(protocol, respond(200, b"", STREAM_HEADERS)), 2, "stream_cut")
 
 
 @each_protocol
@@ -468,7 +469,7 @@ async def test_two_calls_with_one_id_are_both_run(protocol: WireProtocol) -> Non
 )
 @pytest.mark.parametrize("said", [[opens()], [say("Half")], RICH], ids=["opened", "half", "whole"])
 async def test_an_error_inside_the_stream_is_tried_again(
-    protocol: WireProtocol, status: int, kind: FailureKind, said: list[Item]
+    protocol: WireProtocol, status: int, kind: FailureKind, said: list[ScriptItem]
 ) -> None:
     made = await story(protocol, [*_steps(said), fail("Sorry.", status=status)], RICH)
     is_done(made, 3, kind)
@@ -496,7 +497,7 @@ async def test_an_error_in_the_words_of_a_gateway_is_one_in_every_protocol(
 @each_protocol
 @pytest.mark.parametrize("before", [[opens()], [say("Half")]], ids=["opened", "half"])
 async def test_an_error_that_is_no_event_is_one_all_the_same(
-    protocol: WireProtocol, before: list[Item]
+    protocol: WireProtocol, before: list[ScriptItem]
 ) -> None:
     """Google's own client looks for such, and servers behind a gateway write them too."""
     said = b'{\n  "error": {\n    "code": 402,\n    "message": "Pay.",\n    "status": "NO"\n  }\n}'
@@ -529,10 +530,10 @@ async def test_an_answer_that_comes_to_its_end_is_one_whatever_is_written_before
 @given(data=st.data())
 async def test_an_answer_may_come_in_any_pieces(protocol: WireProtocol, data: Any) -> None:
     pieces = await recorded(protocol, RICH)
-    whole = (await hear(model_over(protocol, Playback(pieces)), ask())).message
+    whole = (await collect(model_over(protocol, Playback(pieces)), ask())).message
     sent = b"".join(pieces)
     cuts = data.draw(st.lists(st.integers(0, len(sent)), max_size=40).map(sorted))
     split = [sent[at:to] for at, to in zip([0, *cuts], [*cuts, len(sent)], strict=True)]
-    heard = await hear(model_over(protocol, Playback(split)), ask())
+    heard = await collect(model_over(protocol, Playback(split)), ask())
     assert heard.message == whole
     assert sum(isinstance(delta, Finished) for delta in heard.deltas) == 1

@@ -50,10 +50,10 @@ from holdfast.kernel.policy import Retry
 from holdfast.options import Policy
 from holdfast.providers import profiles
 from holdfast.providers.google import Google
-from holdfast.providers.google.stream import Decoder
-from holdfast.providers.http import Connections
+from holdfast.providers.google.stream import GoogleDecoder
+from holdfast.providers.http import HttpClient
 from holdfast.providers.profile import UNKNOWN, Profile
-from holdfast.providers.sse import Events
+from holdfast.providers.sse import EventParser
 from holdfast.testing import (
     call,
     call_raw,
@@ -69,11 +69,11 @@ from holdfast.testing import (
     think,
     usage,
 )
-from holdfast.testing.fake.dialect import Received
+from holdfast.testing.fake.dialect import ReceivedRequest
 from holdfast.testing.fake.faults import garbled, lost, raw, respond
-from holdfast.testing.fake.google import LANGUAGE, SIGNATURE
+from holdfast.testing.fake.google import DIALECT, FAKE_SIGNATURE
 from holdfast.testing.fake.provider import FakeProvider
-from holdfast.testing.script import Item, Script, Turn
+from holdfast.testing.script import ScriptedTurn, ScriptItem, ScriptPlayer
 from tests.server.api import listening
 
 Json = dict[str, Any]
@@ -96,7 +96,7 @@ NESTED = Shape(
 
 
 def google(
-    *script: Turn, model: str = "gemini-3-flash", **more: Any
+    *script: ScriptedTurn, model: str = "gemini-3-flash", **more: Any
 ) -> tuple[Google, FakeProvider]:
     fake = FakeProvider("google", script)
     return Google(model, api_key="secret", http=fake, **more), fake
@@ -113,7 +113,7 @@ def assembled(deltas: Sequence[Delta]) -> Message:
     return assembly.message()
 
 
-async def failure(*script: Turn) -> ProviderError:
+async def failure(*script: ScriptedTurn) -> ProviderError:
     model, _ = google(*script)
     with pytest.raises(ProviderError) as caught:
         await said(model)
@@ -197,7 +197,7 @@ def test_arguments_that_cannot_be_right_are_refused(wrong: Json, told: str) -> N
 
 # --- An answer ----------------------------------------------------------------------------------
 
-RICH: Item = [
+RICH: ScriptItem = [
     think("Let me think. ", signature="QQ==", chunks=3),
     say("So: ", chunks=2),
     call_raw("code_execution", '{"code":"print(1)"}', id="x1", provider_executed=True, chunks=1),
@@ -260,7 +260,7 @@ async def test_a_run_with_tools_gives_back_what_it_was_given() -> None:
     ]
     assert model_said["parts"][8] == {
         "functionCall": {"id": "call_1", "name": "look", "args": {"what": "ünder"}},
-        "thoughtSignature": SIGNATURE,
+        "thoughtSignature": FAKE_SIGNATURE,
     }
     assert [part["functionResponse"]["id"] for part in results["parts"]] == ["call_1", "call_2"]
 
@@ -287,7 +287,7 @@ async def test_calls_without_ids_are_answered_without_ids() -> None:
 
 async def test_an_answer_comes_over_a_real_connection() -> None:
     fake = FakeProvider("google", [say("Hello.", chunks=3)])
-    http = Connections()
+    http = HttpClient()
     async with fake.serve() as base_url:
         model = Google("gemini-3-flash", api_key="k", base_url=base_url, http=http)
         assert assembled(await said(model)).text == "Hello."
@@ -306,7 +306,7 @@ async def test_no_name_of_a_model_leaves_the_path_of_the_base_url(name: str) -> 
         targets.append(request.raw_path)
         return web.Response(status=404)
 
-    app, http = web.Application(), Connections()
+    app, http = web.Application(), HttpClient()
     app.router.add_route("*", "/{path:.*}", answer)
     async with listening(app) as url:
         with pytest.raises(ProviderError):
@@ -426,21 +426,21 @@ async def test_a_chat_that_another_model_began_can_go_on(turn: tuple[Part, ...],
 # --- Wherever the bytes are cut -----------------------------------------------------------------
 
 
-def wire(turn: Item) -> bytes:
+def wire(turn: ScriptItem) -> bytes:
     """The body of an answer."""
     path = "/v1beta/models/gemini-3-flash:streamGenerateContent"
-    received = Received(path, {}, {}, b"")
-    steps = Script([turn]).steps(0, None)
-    speaker = LANGUAGE.speaker(received, None)
+    received = ReceivedRequest(path, {}, {}, b"")
+    steps = ScriptPlayer([turn]).steps(0, None)
+    speaker = DIALECT.encoder(received, None)
     events: list[bytes] = []
     for step in steps:
         assert not callable(step)
-        events += speaker.say(step)  # type: ignore[arg-type]
+        events += speaker.encode_delta(step)  # type: ignore[arg-type]
     return b"".join(events)
 
 
 def read(pieces: Sequence[bytes]) -> list[Delta]:
-    events, decoder = Events(), Decoder("google", UNKNOWN)
+    events, decoder = EventParser(), GoogleDecoder("google", UNKNOWN)
     deltas = [delta for piece in pieces for delta in decoder.feed(events.feed(piece))]
     return [*deltas, *decoder.feed(events.end()), *decoder.end()]
 
@@ -471,7 +471,9 @@ def test_an_answer_that_is_cut_anywhere_has_no_end() -> None:
 # --- Failures -----------------------------------------------------------------------------------
 
 
-def refusal(code: int, status: str, message: str = "no", details: Sequence[Json] = ()) -> Item:
+def refusal(
+    code: int, status: str, message: str = "no", details: Sequence[Json] = ()
+) -> ScriptItem:
     error: Json = {"code": code, "message": message, "status": status}
     if details:
         error["details"] = list(details)
@@ -610,7 +612,7 @@ ONCE = Policy(retry=Retry(attempts=1))
         ([pause(120), say("late")], "stream_silent"),
     ],
 )
-async def test_a_broken_answer_is_no_answer(turn: Turn, kind: FailureKind) -> None:
+async def test_a_broken_answer_is_no_answer(turn: ScriptedTurn, kind: FailureKind) -> None:
     model, fake = google(turn)
     with pytest.raises(RunFailed) as caught:
         await Agent(model=model, policy=ONCE, ports=ports()).run("Hi")

@@ -27,9 +27,9 @@ from holdfast.kernel.messages import (
     results_message,
 )
 from holdfast.kernel.model import Request
-from holdfast.providers.google.contents import BEGINNING, UNSIGNED
+from holdfast.providers.google.contents import FOREIGN_SIGNATURE, LEADING_USER_TEXT
 from holdfast.providers.google.request import encode
-from holdfast.providers.google.stream import Decoder
+from holdfast.providers.google.stream import GoogleDecoder
 from holdfast.providers.profile import UNKNOWN, Profile
 from holdfast.testing import ports
 
@@ -63,7 +63,7 @@ SAID: Json = {"role": "user", "parts": [{"text": "Hi"}]}
 
 def answered(*parts: Json) -> Message:
     """The message that an answer of the API becomes."""
-    decoder = Decoder("google", UNKNOWN)
+    decoder = GoogleDecoder("google", UNKNOWN)
     assembly = Assembly("google:gemini", ports())
     said: list[Json] = [{"candidates": [{"content": {"parts": [part]}}]} for part in parts]
     said.append({"candidates": [{"finishReason": "STOP"}]})
@@ -258,12 +258,12 @@ def test_the_first_call_of_an_answer_that_nobody_signed_says_so() -> None:
     message = foreign(ToolCall("a", "look", "{}"), ToolCall("b", "look", "{}"))
     called: Json = {"functionCall": {"name": "look", "args": {}}}
     assert contents(ASKED, message)[1]["parts"] == [
-        {**called, "thoughtSignature": UNSIGNED},
+        {**called, "thoughtSignature": FOREIGN_SIGNATURE},
         called,
     ]
     unsigned = answered(called, called)  # by an older model of the same provider
     assert contents(ASKED, unsigned)[1]["parts"] == [
-        {**called, "thoughtSignature": UNSIGNED},
+        {**called, "thoughtSignature": FOREIGN_SIGNATURE},
         called,
     ]
 
@@ -298,11 +298,11 @@ def test_the_first_call_says_so_although_something_else_is_signed(signed: Json) 
     called: Json = {"functionCall": {"name": "look", "args": {}}}
     assert replayed(signed, called, called) == [
         signed,
-        {**called, "thoughtSignature": UNSIGNED},
+        {**called, "thoughtSignature": FOREIGN_SIGNATURE},
         called,
     ]
     assert replayed(called, SIGNED_CALL) == [
-        {**called, "thoughtSignature": UNSIGNED},
+        {**called, "thoughtSignature": FOREIGN_SIGNATURE},
         SIGNED_CALL,
     ]
     assert replayed(SIGNED_CALL, called) == [SIGNED_CALL, called]
@@ -486,7 +486,7 @@ def test_speakers_take_turns_and_the_user_begins() -> None:
     marker = Message("system", (Text("Interrupted."),), "marker", "model")
     said = contents(foreign(Text("A")), foreign(Text("B")), marker, user(Text("C"), Text("")))
     assert said == [
-        {"role": "user", "parts": [{"text": BEGINNING}]},
+        {"role": "user", "parts": [{"text": LEADING_USER_TEXT}]},
         {"role": "model", "parts": [{"text": "A"}, {"text": "B"}]},
         {"role": "user", "parts": [{"text": "Interrupted."}, {"text": "C"}]},
     ]

@@ -21,7 +21,7 @@ from holdfast.kernel.messages import (
     Usage,
 )
 from holdfast.kernel.model import Delta, Finished, Ping, ReasoningDelta, TextDelta
-from holdfast.providers.google.stream import FAILURES, FINISHES, Decoder
+from holdfast.providers.google.stream import FAILED_FINISHES, FINISH_REASONS, GoogleDecoder
 from holdfast.providers.profile import UNKNOWN, Price, Profile
 from holdfast.testing import ports
 
@@ -40,7 +40,7 @@ def chunk(*parts: Json, finish: str | None = None, **candidate: Any) -> Json:
 
 
 def decode(*chunks: Json, profile: Profile = UNKNOWN) -> list[Delta]:
-    decoder = Decoder("google", profile)
+    decoder = GoogleDecoder("google", profile)
     deltas = decoder.feed([msgspec.json.encode(said) for said in chunks])
     return [*deltas, *decoder.end()]
 
@@ -170,7 +170,7 @@ def test_a_call_has_its_id_its_signature_and_its_arguments_as_they_were_written(
         b'{"candidates":[{"content":{"parts":[{"functionCall":{"name":"pay","id":"fc-1",'
         b'"args":{"sum":  1.10}},"thoughtSignature":"QQ=="}]},"finishReason":"STOP"}]}'
     )
-    decoder = Decoder("google", UNKNOWN)
+    decoder = GoogleDecoder("google", UNKNOWN)
     (call,) = assembled([*decoder.feed([wire]), *decoder.end()]).calls
     assert (call.id, call.tool, call.arguments) == ("fc-1", "pay", '{"sum":  1.10}')
     assert call.metadata == own(id="fc-1", thoughtSignature="QQ==")
@@ -391,8 +391,10 @@ def test_an_answer_that_went_wrong_is_a_failure(
 
 def test_every_reason_that_the_official_client_knows_is_known_here() -> None:
     known = {reason.value for reason in types.FinishReason}
-    assert known <= FINISHES.keys() | FAILURES.keys()
-    assert (ENDS.keys() - {"A_NEW_REASON"}) | NO_ENDS.keys() == FINISHES.keys() | FAILURES.keys()
+    assert known <= FINISH_REASONS.keys() | FAILED_FINISHES.keys()
+    assert (
+        ENDS.keys() - {"A_NEW_REASON"}
+    ) | NO_ENDS.keys() == FINISH_REASONS.keys() | FAILED_FINISHES.keys()
 
 
 def test_an_answer_without_a_reason_to_end_was_cut() -> None:
@@ -455,7 +457,7 @@ def test_the_last_count_is_the_one_that_counts() -> None:
 
 def test_an_answer_that_was_cut_has_taken_what_was_counted_last() -> None:
     """What went in is said with the first chunk, and again when the answer ends."""
-    decoder = Decoder("google", UNKNOWN)
+    decoder = GoogleDecoder("google", UNKNOWN)
     assert decoder.spent() is None
     counts = [{"promptTokenCount": 9}, {"promptTokenCount": 9, "candidatesTokenCount": 4}]
     said = [{**chunk({"text": "x"}), "usageMetadata": one} for one in counts]
@@ -509,11 +511,11 @@ def test_only_the_first_of_several_answers_is_ours() -> None:
 @pytest.mark.parametrize("event", [b'{"candidates":[{"content', b"nonsense", b'{"candidates":7}'])
 def test_an_event_that_cannot_be_read_is_an_error(event: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
-        Decoder("google", UNKNOWN).feed([event])
+        GoogleDecoder("google", UNKNOWN).feed([event])
 
 
 def test_metadata_is_kept_under_the_name_of_the_provider() -> None:
-    decoder = Decoder("my-gateway", UNKNOWN)
+    decoder = GoogleDecoder("my-gateway", UNKNOWN)
     said = chunk({"text": "x", "thoughtSignature": "QQ=="}, finish="STOP")
     message = assembled([*decoder.feed([msgspec.json.encode(said)]), *decoder.end()])
     assert message.parts[0].metadata == {"my-gateway": {"thoughtSignature": "QQ=="}}

@@ -20,26 +20,33 @@ from yarl import URL
 from holdfast.kernel.errors import ConfigError, FailureKind, ProviderError, classify
 from holdfast.kernel.messages import Usage
 from holdfast.kernel.model import Delta, Finished, Notice, Ping, TextDelta
-from holdfast.providers.failure import MAX_BODY
-from holdfast.providers.http import SHARED, Connections, _proxy, _translated
-from holdfast.providers.model_stream import CLOSING, LAST_WORDS, Call, answer
-from holdfast.testing.fake.dialect import ConnectionLost, Head, Received
+from holdfast.providers.failure import MAX_ERROR_BODY
+from holdfast.providers.http import SHARED_CLIENT, HttpClient, _provider_error, _proxy
+from holdfast.providers.model_stream import (
+    CLOSE_TIMEOUT,
+    TRAILER_TIMEOUT,
+    WireRequest,
+    stream_answer,
+)
+from holdfast.testing.fake.dialect import ConnectionLost, ReceivedRequest, ResponseHead
 from holdfast.testing.fake.server import serve
 
-Exchange = Callable[[Received], AsyncGenerator[Head | bytes]]
+Exchange = Callable[[ReceivedRequest], AsyncGenerator[ResponseHead | bytes]]
 STREAM = {"Content-Type": "text/event-stream"}
 
 
 def replying(*pieces: bytes, status: int = 200, **headers: str) -> Exchange:
-    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
-        yield Head(status, {name.replace("_", "-"): value for name, value in headers.items()})
+    async def exchange(received: ReceivedRequest) -> AsyncGenerator[ResponseHead | bytes]:
+        yield ResponseHead(
+            status, {name.replace("_", "-"): value for name, value in headers.items()}
+        )
         for piece in pieces:
             yield piece
 
     return exchange
 
 
-async def ask(base_url: str, http: Connections = SHARED) -> tuple[int, bytes]:
+async def ask(base_url: str, http: HttpClient = SHARED_CLIENT) -> tuple[int, bytes]:
     async with http.post(f"{base_url}/v1/ask?x=1", {"X-Key": "k"}, b'{"a":1}') as reply:
         return reply.status, b"".join([data async for data in reply.chunks()])
 
@@ -67,25 +74,25 @@ class Plain:
 
 
 async def deltas(base_url: str, *notices: str) -> list[Delta]:
-    call = Call(f"{base_url}/v1/ask", {}, b"{}", notices)
-    return [delta async for delta in answer(SHARED, call, Plain(), {})]
+    call = WireRequest(f"{base_url}/v1/ask", {}, b"{}", notices)
+    return [delta async for delta in stream_answer(SHARED_CLIENT, call, Plain(), {})]
 
 
 # --- What goes out and what comes back ----------------------------------------------------------
 
 
 async def test_a_request_arrives_as_it_was_sent() -> None:
-    seen: list[Received] = []
+    seen: list[ReceivedRequest] = []
 
-    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
+    async def exchange(received: ReceivedRequest) -> AsyncGenerator[ResponseHead | bytes]:
         seen.append(received)
-        yield Head(201, {"X-Answer": "yes"})
+        yield ResponseHead(201, {"X-Answer": "yes"})
         yield b"one "
         yield b"two"
 
     async with serve(exchange) as base_url:
         assert await ask(base_url) == (201, b"one two")
-    await SHARED.close()
+    await SHARED_CLIENT.close()
     assert (seen[0].path, seen[0].query, seen[0].body) == ("/v1/ask", {"x": "1"}, b'{"a":1}')
     assert seen[0].headers["x-key"] == "k"
     assert seen[0].headers["accept-encoding"] == "identity"
@@ -94,10 +101,10 @@ async def test_a_request_arrives_as_it_was_sent() -> None:
 async def test_a_connection_is_used_again() -> None:
     opened = 0
 
-    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
-        yield Head(200, {})
+    async def exchange(received: ReceivedRequest) -> AsyncGenerator[ResponseHead | bytes]:
+        yield ResponseHead(200, {})
 
-    http = Connections()
+    http = HttpClient()
     async with serve(exchange) as base_url:
         for _ in range(3):
             await ask(base_url, http)
@@ -109,7 +116,7 @@ async def test_a_connection_is_used_again() -> None:
 
 
 async def test_what_is_asked_again_after_closing_is_opened_again() -> None:
-    http = Connections()
+    http = HttpClient()
     async with serve(replying(b"x")) as base_url:
         await ask(base_url, http)
         await http.close()
@@ -122,23 +129,23 @@ def test_connections_end_with_their_event_loop_and_nobody_has_to_close_them() ->
     """In a process of its own, where every warning and every complaint of the loop is seen."""
     program = """
 import asyncio
-from holdfast.providers.http import SHARED
+from holdfast.providers.http import SHARED_CLIENT
 from holdfast.testing.fake.server import serve
-from holdfast.testing.fake.dialect import Head
+from holdfast.testing.fake.dialect import ResponseHead
 
 async def exchange(received):
-    yield Head(200, {})
+    yield ResponseHead(200, {})
     yield b"x"
 
 async def main():
     async with serve(exchange) as base_url:
         for _ in range(2):
-            async with SHARED.post(base_url, {}, b"") as reply:
+            async with SHARED_CLIENT.post(base_url, {}, b"") as reply:
                 assert [data async for data in reply.chunks()] == [b"x"]
 
 asyncio.run(main())
 asyncio.run(main())
-assert not SHARED._sessions
+assert not SHARED_CLIENT._sessions
 """
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
@@ -153,21 +160,21 @@ assert not SHARED._sessions
 async def test_leaving_in_the_middle_lets_go_of_the_connection() -> None:
     left = anyio.Event()
 
-    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
+    async def exchange(received: ReceivedRequest) -> AsyncGenerator[ResponseHead | bytes]:
         try:
-            yield Head(200, STREAM)
+            yield ResponseHead(200, STREAM)
             while True:
                 yield b"data: x\n\n"
         finally:
             left.set()
 
     async with serve(exchange) as base_url:
-        call = Call(base_url, {}, b"{}")
-        stream = answer(SHARED, call, Plain(), {})
+        call = WireRequest(base_url, {}, b"{}")
+        stream = stream_answer(SHARED_CLIENT, call, Plain(), {})
         assert await anext(stream) == TextDelta("x")
         await stream.aclose()
         await left.wait()
-    await SHARED.close()
+    await SHARED_CLIENT.close()
 
 
 # --- A stream of deltas -------------------------------------------------------------------------
@@ -176,15 +183,15 @@ async def test_leaving_in_the_middle_lets_go_of_the_connection() -> None:
 async def test_deltas_arrive_and_silence_that_is_alive_is_a_ping() -> None:
     pieces = [b"data: o", b"ne\n\n", b": still here\n\n", b"data: end\n\n"]
 
-    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
-        yield Head(200, STREAM)
+    async def exchange(received: ReceivedRequest) -> AsyncGenerator[ResponseHead | bytes]:
+        yield ResponseHead(200, STREAM)
         for piece in pieces:
             yield piece
             await anyio.sleep(0.01)  # so that each is read by itself
 
     async with serve(exchange) as base_url:
         found = await deltas(base_url)
-    await SHARED.close()
+    await SHARED_CLIENT.close()
     assert found == [TextDelta("one"), Ping(), Finished()]  # a piece of a line is no event
 
 
@@ -195,13 +202,13 @@ async def test_a_notice_comes_with_the_first_sign_of_life() -> None:
             Notice("see"),
             TextDelta("one"),
         ]
-    await SHARED.close()
+    await SHARED_CLIENT.close()
 
 
 async def test_an_event_that_lacks_only_its_blank_line_counts() -> None:
     async with serve(replying(b"data: one\n\ndata: end")) as base_url:
         assert await deltas(base_url) == [TextDelta("one"), Finished()]
-    await SHARED.close()
+    await SHARED_CLIENT.close()
 
 
 class Counting(Plain):
@@ -213,19 +220,19 @@ class Counting(Plain):
 
 @pytest.mark.parametrize("politely", [True, False])
 async def test_what_was_counted_of_an_answer_is_said_when_it_is_cut(politely: bool) -> None:
-    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
-        yield Head(200, {})
+    async def exchange(received: ReceivedRequest) -> AsyncGenerator[ResponseHead | bytes]:
+        yield ResponseHead(200, {})
         yield b"data: one\n\n"
         if not politely:
             raise ConnectionLost
 
     said: list[Delta] = []
     async with serve(exchange) as base_url:
-        call = Call(f"{base_url}/v1/ask", {}, b"{}")
+        call = WireRequest(f"{base_url}/v1/ask", {}, b"{}")
         with nullcontext() if politely else pytest.raises(ProviderError):
-            async for delta in answer(SHARED, call, Counting(), {}):
+            async for delta in stream_answer(SHARED_CLIENT, call, Counting(), {}):
                 said.append(delta)
-    await SHARED.close()
+    await SHARED_CLIENT.close()
     assert said == [TextDelta("one"), Ping(Usage(7))]
 
 
@@ -242,65 +249,67 @@ class Late(Plain):
 
 @pytest.mark.parametrize("politely", [True, False])
 async def test_a_complete_answer_is_one_however_its_connection_ends(politely: bool) -> None:
-    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
-        yield Head(200, STREAM)
+    async def exchange(received: ReceivedRequest) -> AsyncGenerator[ResponseHead | bytes]:
+        yield ResponseHead(200, STREAM)
         yield b"data: last\n\n"
         if not politely:
             raise ConnectionLost
 
     async with serve(exchange) as base_url:
-        stream = answer(SHARED, Call(base_url, {}, b"{}"), Late(), {})
+        stream = stream_answer(SHARED_CLIENT, WireRequest(base_url, {}, b"{}"), Late(), {})
         assert [delta async for delta in stream] == [TextDelta("last"), Finished()]
-    await SHARED.close()
+    await SHARED_CLIENT.close()
 
 
-@pytest.mark.parametrize(("protocol", "waits"), [(Plain, CLOSING), (Late, LAST_WORDS)])
+@pytest.mark.parametrize(("protocol", "waits"), [(Plain, CLOSE_TIMEOUT), (Late, TRAILER_TIMEOUT)])
 async def test_a_complete_answer_does_not_wait_for_a_server_that_keeps_quiet(
     protocol: type[Plain], waits: float
 ) -> None:
-    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
-        yield Head(200, STREAM)
+    async def exchange(received: ReceivedRequest) -> AsyncGenerator[ResponseHead | bytes]:
+        yield ResponseHead(200, STREAM)
         yield b"data: end\n\n" if protocol is Plain else b"data: last\n\n"
         await anyio.sleep_forever()
 
     async with serve(exchange) as base_url:
         began = anyio.current_time()
-        stream = answer(SHARED, Call(base_url, {}, b"{}"), protocol(), {})
+        stream = stream_answer(SHARED_CLIENT, WireRequest(base_url, {}, b"{}"), protocol(), {})
         assert [delta async for delta in stream][-1] == Finished()
         assert anyio.current_time() - began == pytest.approx(waits, abs=0.1)
-    await SHARED.close()
+    await SHARED_CLIENT.close()
 
 
 @pytest.mark.parametrize("ends", ["lost", "silent"])
 async def test_a_refusal_is_one_also_when_it_does_not_come_to_its_end(ends: str) -> None:
-    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
-        yield Head(401, {"Content-Type": "application/json"})
+    async def exchange(received: ReceivedRequest) -> AsyncGenerator[ResponseHead | bytes]:
+        yield ResponseHead(401, {"Content-Type": "application/json"})
         yield b'{"error": {"message": "Wrong'
         if ends == "lost":
             raise ConnectionLost
-        await anyio.sleep(2 * LAST_WORDS)
+        await anyio.sleep(2 * TRAILER_TIMEOUT)
 
     async with serve(exchange) as base_url:
         began = anyio.current_time()
         with pytest.raises(ProviderError, match="Wrong") as caught:
             await deltas(base_url)
         assert caught.value.kind == "auth"
-        waited = LAST_WORDS if ends == "silent" else 0
+        waited = TRAILER_TIMEOUT if ends == "silent" else 0
         assert anyio.current_time() - began == pytest.approx(waited, abs=0.1)
-    await SHARED.close()
+    await SHARED_CLIENT.close()
 
 
 async def test_an_incomplete_answer_fails_with_its_connection() -> None:
-    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
-        yield Head(200, STREAM)
+    async def exchange(received: ReceivedRequest) -> AsyncGenerator[ResponseHead | bytes]:
+        yield ResponseHead(200, STREAM)
         yield b"data: first\n\n"
         raise ConnectionLost
 
     async with serve(exchange) as base_url:
         with pytest.raises(ProviderError) as caught:
-            async for _ in answer(SHARED, Call(base_url, {}, b"{}"), Late(), {}):
+            async for _ in stream_answer(
+                SHARED_CLIENT, WireRequest(base_url, {}, b"{}"), Late(), {}
+            ):
                 pass
-    await SHARED.close()
+    await SHARED_CLIENT.close()
     assert caught.value.kind == "stream_cut"
 
 
@@ -311,14 +320,14 @@ async def test_an_incomplete_answer_fails_with_its_connection() -> None:
 async def test_a_redirect_is_not_followed(status: int) -> None:
     asked: list[str] = []
 
-    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
+    async def exchange(received: ReceivedRequest) -> AsyncGenerator[ResponseHead | bytes]:
         asked.append(received.path)
-        yield Head(status, {"Location": "/elsewhere"})
+        yield ResponseHead(status, {"Location": "/elsewhere"})
 
     async with serve(exchange) as base_url:
         with pytest.raises(ConfigError, match=r"/elsewhere.*base_url"):
             await deltas(base_url)
-    await SHARED.close()
+    await SHARED_CLIENT.close()
     assert asked == ["/v1/ask"]
 
 
@@ -340,16 +349,16 @@ async def test_a_200_that_is_no_stream_is_a_failure(
     async with serve(replying(body, Content_Type=content_type)) as base_url:
         with pytest.raises(ProviderError, match=message) as caught:
             await deltas(base_url)
-    await SHARED.close()
+    await SHARED_CLIENT.close()
     assert caught.value.kind == kind
 
 
 async def test_a_refusal_without_end_is_read_as_far_as_anybody_wants_to_know() -> None:
     sent = 0
 
-    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
+    async def exchange(received: ReceivedRequest) -> AsyncGenerator[ResponseHead | bytes]:
         nonlocal sent
-        yield Head(500, {})
+        yield ResponseHead(500, {})
         while True:
             sent += 1
             yield b"x" * 65_536
@@ -357,7 +366,7 @@ async def test_a_refusal_without_end_is_read_as_far_as_anybody_wants_to_know() -
     async with serve(exchange) as base_url:
         with pytest.raises(ProviderError) as caught:
             await deltas(base_url)
-    await SHARED.close()
+    await SHARED_CLIENT.close()
     assert caught.value.status == 500
     assert sent < 1_000  # what the socket buffers on both sides took
 
@@ -366,14 +375,14 @@ async def test_a_body_that_unpacks_to_far_more_is_read_no_further_than_another()
     bomb = gzip.compress(b"x" * 200_000_000)
     sizes: list[int] = []
     async with serve(replying(bomb, status=500, Content_Encoding="gzip")) as base_url:
-        async with SHARED.post(base_url, {}, b"") as reply:
+        async with SHARED_CLIENT.post(base_url, {}, b"") as reply:
             async for data in reply.chunks():
                 sizes.append(len(data))
-                if sum(sizes) > 10 * MAX_BODY:
+                if sum(sizes) > 10 * MAX_ERROR_BODY:
                     break
         with pytest.raises(ProviderError):
             await deltas(base_url)
-    await SHARED.close()
+    await SHARED_CLIENT.close()
     assert max(sizes) < 4_000_000  # of 200
 
 
@@ -381,7 +390,7 @@ async def test_an_event_that_cannot_be_read_is_a_failure_of_the_provider() -> No
     async with serve(replying(b"data: \xff\xff\n\n")) as base_url:
         with pytest.raises(ProviderError, match="cannot be read") as caught:
             await deltas(base_url)
-    await SHARED.close()
+    await SHARED_CLIENT.close()
     assert caught.value.kind == "server"
 
 
@@ -389,9 +398,11 @@ async def test_what_came_before_an_error_in_the_same_read_is_shown() -> None:
     shown: list[Delta] = []
     async with serve(replying(b"data: one\n\ndata: \xff\n\n")) as base_url:
         with pytest.raises(ProviderError):
-            async for delta in answer(SHARED, Call(base_url, {}, b"{}"), Plain(), {}):
+            async for delta in stream_answer(
+                SHARED_CLIENT, WireRequest(base_url, {}, b"{}"), Plain(), {}
+            ):
                 shown.append(delta)
-    await SHARED.close()
+    await SHARED_CLIENT.close()
     assert shown == [TextDelta("one")]
 
 
@@ -404,17 +415,17 @@ async def test_nobody_there_is_a_failure_of_the_network() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(ProviderError, match=f"127.0.0.1:{port}.*Is it running") as caught:
             await ask(f"http://127.0.0.1:{port}")
-    await SHARED.close()
+    await SHARED_CLIENT.close()
     assert classify(caught.value).kind == "network"
 
 
 @pytest.mark.parametrize(
-    ("before", "kind"), [([], "network"), ([Head(200, {}), b"half"], "stream_cut")]
+    ("before", "kind"), [([], "network"), ([ResponseHead(200, {}), b"half"], "stream_cut")]
 )
 async def test_a_connection_that_breaks_says_when(
-    before: list[Head | bytes], kind: FailureKind
+    before: list[ResponseHead | bytes], kind: FailureKind
 ) -> None:
-    async def exchange(received: Received) -> AsyncGenerator[Head | bytes]:
+    async def exchange(received: ReceivedRequest) -> AsyncGenerator[ResponseHead | bytes]:
         for piece in before:
             yield piece
         raise ConnectionLost
@@ -422,7 +433,7 @@ async def test_a_connection_that_breaks_says_when(
     async with serve(exchange) as base_url:
         with pytest.raises(ProviderError) as caught:
             await ask(base_url)
-    await SHARED.close()
+    await SHARED_CLIENT.close()
     assert classify(caught.value).kind == kind
 
 
@@ -430,7 +441,7 @@ async def test_a_connection_that_breaks_says_when(
 async def test_an_address_that_is_none_says_so(url: str) -> None:
     with pytest.raises(ConfigError, match="base_url"):
         await ask(url)
-    await SHARED.close()
+    await SHARED_CLIENT.close()
 
 
 @pytest.mark.parametrize(
@@ -446,7 +457,7 @@ async def test_an_address_that_is_none_says_so(url: str) -> None:
     ],
 )
 def test_each_way_to_break_has_its_kind(error: Exception, kind: FailureKind, retried: bool) -> None:
-    failure = classify(_translated(error, "https://user:secret@host:8443/path?key=secret"))
+    failure = classify(_provider_error(error, "https://user:secret@host:8443/path?key=secret"))
     assert (failure.kind, failure.retryable) == (kind, retried)
     assert "https://host:8443/path" in failure.detail
     assert "secret" not in failure.detail
@@ -458,14 +469,16 @@ def test_what_a_client_says_of_an_error_is_told_without_what_may_be_secret(statu
         URL("https://host/path?key=secret"), "POST", CIMultiDictProxy(CIMultiDict())
     )
     known = aiohttp.ClientResponseError if status == 400 else aiohttp.ClientHttpProxyError
-    error = _translated(known(info, (), status=status, message="no"), "https://a:secret@host/path")
+    error = _provider_error(
+        known(info, (), status=status, message="no"), "https://a:secret@host/path"
+    )
     assert "secret" not in f"{error} {error!r}"
     assert isinstance(error, ConfigError) == (status == 407)
     assert classify(error).retryable == (status != 407)
 
 
 def test_a_call_is_shown_without_its_key() -> None:
-    call = Call("https://host/v1?key=secret", {"x-api-key": "secret"}, b"secret")
+    call = WireRequest("https://host/v1?key=secret", {"x-api-key": "secret"}, b"secret")
     assert repr(call) == "Call('https://host/v1', 6 bytes)"
 
 
@@ -531,4 +544,4 @@ async def test_a_proxy_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatc
         monkeypatch.delenv("NO_PROXY", raising=False)
         with pytest.raises(ProviderError, match="the proxy that the environment names"):
             await ask("http://api.example")
-    await SHARED.close()
+    await SHARED_CLIENT.close()

@@ -24,16 +24,16 @@ from holdfast.kernel.model import (
     ToolSpec,
 )
 from holdfast.options import Policy, Retry
-from holdfast.providers.failure import refused
+from holdfast.providers.failure import response_error
 from holdfast.providers.openai_chat import OpenAIChat
 from holdfast.providers.openai_chat.quirks import QUIRKS, Quirks
-from holdfast.providers.openai_chat.stream import CODES
+from holdfast.providers.openai_chat.stream import ERROR_CODES
 from holdfast.providers.profile import UNKNOWN, Price, Profile
 from holdfast.providers.profiles import lookup
 from holdfast.testing import call_raw, conformance, cut, fail, ports, say, think, usage
 from holdfast.testing.fake.faults import garbled, lost, opens, raw, respond
 from holdfast.testing.fake.provider import FakeProvider
-from holdfast.testing.script import Turn
+from holdfast.testing.script import ScriptedTurn
 
 KEY = "sk-test-0123456789"
 ASK = Request(messages=(user_message("Well?"),))
@@ -263,7 +263,7 @@ async def test_a_web_page_is_no_answer() -> None:
 
 
 def refusal(status: int, error: Any) -> ProviderError:
-    made = refused("https://a.test", status, {}, msgspec.json.encode(error), CODES)
+    made = response_error("https://a.test", status, {}, msgspec.json.encode(error), ERROR_CODES)
     assert isinstance(made, ProviderError)
     return made
 
@@ -426,7 +426,7 @@ async def test_a_stream_that_is_always_cut_fails_as_that() -> None:
 
 
 async def test_calls_that_are_spelled_badly_are_run_and_answered() -> None:
-    spelled: Turn = [
+    spelled: ScriptedTurn = [
         raw(
             'data: {"choices": [{"delta": {"tool_calls": [{"index": 0, "function": '
             '{"name": "look", "arguments": {"what": "a"}}}]}}]}\n\n'
@@ -479,7 +479,7 @@ LACKS: dict[str, set[conformance.Feature]] = {
     ],
 )
 async def test_the_demands_on_a_model_are_met(provider: str, case: conformance.Case) -> None:
-    def make(script: Sequence[Turn]) -> conformance.Subject:
+    def make(script: Sequence[ScriptedTurn]) -> conformance.Subject:
         fake = FakeProvider("openai_chat", script)
         return conformance.Subject(
             chat(fake, provider),

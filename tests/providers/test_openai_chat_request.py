@@ -38,7 +38,7 @@ from holdfast.kernel.model import (
     Shape,
     ToolSpec,
 )
-from holdfast.providers.openai_chat.messages import BRIDGE, Endpoint
+from holdfast.providers.openai_chat.messages import BRIDGE_TEXT, ChatEndpoint
 from holdfast.providers.openai_chat.quirks import COMPATIBLE, Quirks, quirks_of
 from holdfast.providers.openai_chat.request import encode
 from holdfast.providers.profile import UNKNOWN, Profile
@@ -57,23 +57,23 @@ def endpoint(
     model: str = "m",
     profile: Profile = UNKNOWN,
     quirks: Quirks | None = None,
-) -> Endpoint:
-    return Endpoint(provider, model, profile, quirks_of(provider) if quirks is None else quirks)
+) -> ChatEndpoint:
+    return ChatEndpoint(provider, model, profile, quirks_of(provider) if quirks is None else quirks)
 
 
-def asked(request: Request, to: Endpoint | None = None) -> tuple[dict[str, Any], list[str]]:
+def asked(request: Request, to: ChatEndpoint | None = None) -> tuple[dict[str, Any], list[str]]:
     body, notices = encode(request, to or endpoint())
     return msgspec.json.decode(body), list(notices)
 
 
-def body_of(request: Request, to: Endpoint | None = None) -> dict[str, Any]:
+def body_of(request: Request, to: ChatEndpoint | None = None) -> dict[str, Any]:
     """The body of a request that can be said whole."""
     body, notices = asked(request, to)
     assert notices == []
     return body
 
 
-def messages_of(*messages: Message, to: Endpoint | None = None) -> list[dict[str, Any]]:
+def messages_of(*messages: Message, to: ChatEndpoint | None = None) -> list[dict[str, Any]]:
     sent = body_of(Request(messages=messages), to)["messages"]
     assert isinstance(sent, list)
     return sent
@@ -433,14 +433,14 @@ def test_the_model_says_a_word_before_a_user_where_that_is_wanted() -> None:
     )
     sent = messages_of(*history, to=endpoint("mistral"))
     assert [message["role"] for message in sent] == ["assistant", "tool", "assistant", "user"]
-    assert sent[2]["content"] == BRIDGE
+    assert sent[2]["content"] == BRIDGE_TEXT
     assert [m["role"] for m in messages_of(*history)] == ["assistant", "tool", "user"]
 
 
 # --- Ids ----------------------------------------------------------------------------------------
 
 
-def ids_of(id: str, model: str, to: Endpoint) -> tuple[str, str]:
+def ids_of(id: str, model: str, to: ChatEndpoint) -> tuple[str, str]:
     """The id of a call and of its result, as they are sent."""
     sent = messages_of(
         said_by(model, ToolCall(id, "look", "{}")), results(ToolResult(id, "look", ())), to=to
@@ -762,7 +762,7 @@ def test_strict_is_not_said_where_nobody_knows_it() -> None:
     ],
 )
 def test_what_nothing_holds_it_to_the_model_is_told(
-    to: Endpoint, tools: tuple[ToolSpec, ...], shape: Shape, form: Any
+    to: ChatEndpoint, tools: tuple[ToolSpec, ...], shape: Shape, form: Any
 ) -> None:
     request = Request(system=(Block("Be terse."),), messages=(PROMPT,), tools=tools, output=shape)
     body = body_of(request, to)
@@ -815,7 +815,7 @@ ALL = Settings(
     ],
 )
 def test_settings_that_are_not_taken_are_left_out_and_told_of(
-    to: Endpoint, left_out: list[str], limit: str
+    to: ChatEndpoint, left_out: list[str], limit: str
 ) -> None:
     body, notices = asked(Request(messages=(PROMPT,), settings=ALL), to)
     wanted = {name: getattr(ALL, name) for name in ALL.__struct_fields__ if name != "options"}

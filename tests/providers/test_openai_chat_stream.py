@@ -27,14 +27,14 @@ from holdfast.kernel.model import (
     Request,
     TextDelta,
 )
-from holdfast.providers.openai_chat.messages import Endpoint
+from holdfast.providers.openai_chat.messages import ChatEndpoint
 from holdfast.providers.openai_chat.quirks import quirks_of
 from holdfast.providers.openai_chat.request import encode
-from holdfast.providers.openai_chat.stream import Decoder
+from holdfast.providers.openai_chat.stream import ChatDecoder
 from holdfast.providers.openai_chat.think_tags import ThinkTags
 from holdfast.providers.openai_chat.usage import usage_of
 from holdfast.providers.profile import UNKNOWN, Price
-from holdfast.providers.sse import Events
+from holdfast.providers.sse import EventParser
 from holdfast.testing import ports
 
 DONE = b"data: [DONE]\n\n"
@@ -62,10 +62,10 @@ def piece(index: Any = None, id: Any = None, name: Any = None, arguments: Any = 
     return {key: value for key, value in said.items() if value is not None}
 
 
-def decode(*events: bytes, decoder: Decoder | None = None) -> list[Delta]:
+def decode(*events: bytes, decoder: ChatDecoder | None = None) -> list[Delta]:
     """The deltas of a stream that closes after these events."""
-    decoder = decoder or Decoder("openai")
-    splitter = Events()
+    decoder = decoder or ChatDecoder("openai")
+    splitter = EventParser()
     deltas: list[Delta] = []
     for data in events:
         deltas += decoder.feed(splitter.feed(data))
@@ -80,7 +80,7 @@ def assembled(deltas: Sequence[Delta]) -> Message:
     return assembly.message()
 
 
-def answer(*events: bytes, decoder: Decoder | None = None) -> Message:
+def answer(*events: bytes, decoder: ChatDecoder | None = None) -> Message:
     """The message of an answer that is complete."""
     return assembled(decode(*events, DONE, decoder=decoder))
 
@@ -276,8 +276,8 @@ def test_what_is_no_json_cannot_be_read() -> None:
 
 @pytest.mark.parametrize("broken", [event({"error": {"message": "No."}}), b"data: {\n\n"])
 def test_what_comes_in_one_read_with_an_error_is_shown_first(broken: bytes) -> None:
-    decoder = Decoder("openai")
-    read = Events().feed(chunk({"content": "Half"}) + broken)
+    decoder = ChatDecoder("openai")
+    read = EventParser().feed(chunk({"content": "Half"}) + broken)
     with pytest.raises((ProviderError, msgspec.DecodeError)):
         decoder.feed(read)
     assert decoder.deltas == [TextDelta("Half")]
@@ -586,8 +586,8 @@ def test_content_in_chunks_is_text_too() -> None:
     assert answer(chunk({"content": chunks}), chunk({"content": "lo"}), END).text == "Hello"
 
 
-def router() -> Decoder:
-    return Decoder("openrouter", keeps_details=True)
+def router() -> ChatDecoder:
+    return ChatDecoder("openrouter", keeps_details=True)
 
 
 def detailed(**detail: Any) -> bytes:
@@ -694,7 +694,7 @@ def test_a_signature_behind_the_text_goes_back_as_if_it_had_come_before() -> Non
     )
     assert message.text == "Yes."
     own = replace(message, model="openrouter:m")
-    to = Endpoint("openrouter", "m", UNKNOWN, quirks_of("openrouter"))
+    to = ChatEndpoint("openrouter", "m", UNKNOWN, quirks_of("openrouter"))
     body = msgspec.json.decode(encode(Request(messages=(own,)), to)[0])
     assert body["messages"][0]["reasoning_details"] == [
         {"type": "reasoning.text", "text": "So.", "index": 0, "signature": "c2ln"}
@@ -705,7 +705,7 @@ def test_details_beside_tags_belong_to_the_thoughts() -> None:
     message = answer(
         detailed(type="reasoning.text", text="So.", index=0),
         chunk({"content": "Yes."}, "stop"),
-        decoder=Decoder("openrouter", think_tags=True, keeps_details=True),
+        decoder=ChatDecoder("openrouter", think_tags=True, keeps_details=True),
     )
     assert message.parts[1] == Text("Yes.")
     assert [one["text"] for one in details_of(message)] == ["So."]
@@ -753,12 +753,12 @@ def test_details_are_kept_only_where_they_are_wanted_back() -> None:
 # --- Tags ---------------------------------------------------------------------------------------
 
 
-def tagged() -> Decoder:
-    return Decoder("local", think_tags=True)
+def tagged() -> ChatDecoder:
+    return ChatDecoder("local", think_tags=True)
 
 
 def test_groq_thinks_in_tags() -> None:
-    decoder = Decoder("groq", think_tags=quirks_of("groq").think_tags)
+    decoder = ChatDecoder("groq", think_tags=quirks_of("groq").think_tags)
     said = chunk({"content": "<think>\nHm.\n</think>\n\nYes."})
     assert answer(said, chunk({}, "stop"), decoder=decoder).text == "Yes."
 
@@ -928,7 +928,7 @@ def test_tokens_are_counted_as_we_count_them(said: Any, usage: Usage | None) -> 
 
 def test_an_answer_that_was_cut_has_taken_what_was_counted_until_then() -> None:
     """Some count with every chunk."""
-    decoder = Decoder("openai")
+    decoder = ChatDecoder("openai")
     counts = {"prompt_tokens": 9, "completion_tokens": 1}
     decode(chunk({"content": "a"}), decoder=decoder)
     assert decoder.spent() is None

@@ -12,7 +12,7 @@ from holdfast.kernel.errors import ConfigError, FailureKind, ProviderError, clas
 from holdfast.kernel.messages import Reasoning, Text, ToolCall, Usage, user_message
 from holdfast.kernel.model import Delta, Finished, Notice, Request, Settings, TextDelta, check_model
 from holdfast.options import Policy, Retry
-from holdfast.providers.http import Connections
+from holdfast.providers.http import HttpClient
 from holdfast.providers.openai_responses import OpenAIResponses
 from holdfast.providers.profile import Price, Profile
 from holdfast.testing import call, call_raw, cut, fail, finish, ping, ports, say, think, usage
@@ -186,7 +186,7 @@ async def test_pings_are_no_part_of_an_answer() -> None:
 
 async def test_over_real_sockets() -> None:
     fake = FakeProvider("openai_responses", [[think("hm"), dripping(7), say("Ho.", chunks=3)]])
-    connections = Connections()
+    connections = HttpClient()
     async with fake.serve() as url:
         model = model_of(fake, http=connections, base_url=f"{url}/v1")
         result = await Agent(model=model, ports=ports()).run("Hi")

@@ -24,7 +24,7 @@ from holdfast.kernel.messages import (
 from holdfast.kernel.model import CallEnded, CallStarted, Notice, Request, Settings
 from holdfast.options import Policy, Retry
 from holdfast.providers.openai_responses import OpenAIResponses
-from holdfast.testing import Turn, call, fail, file, finish, ports, say, think
+from holdfast.testing import ScriptedTurn, call, fail, file, finish, ports, say, think
 from holdfast.testing.fake.faults import opens, raw, respond
 from holdfast.testing.fake.provider import FakeProvider
 
@@ -46,7 +46,9 @@ def model_of(fake: FakeProvider, name: str = "gpt-5", **options: Any) -> OpenAIR
     return OpenAIResponses(name, api_key="k", http=fake, **{"chain": True, **options})
 
 
-async def talked(*turns: Turn, prompt: str = "Hi", **options: Any) -> tuple[FakeProvider, History]:
+async def talked(
+    *turns: ScriptedTurn, prompt: str = "Hi", **options: Any
+) -> tuple[FakeProvider, History]:
     """A conversation of one turn, as it comes back from a store; and a fake with more to say."""
     fake = FakeProvider("openai_responses", turns, default=say("More."))
     result = await agent_of(fake, **options).run(prompt)

@@ -29,7 +29,7 @@ from holdfast.kernel.messages import (
 from holdfast.kernel.model import CallEnded, CallStarted, PartAdded, PartEnded, Request
 from holdfast.providers.openai_responses import OpenAIResponses
 from holdfast.providers.openai_responses.request import encode
-from holdfast.providers.openai_responses.stream import Decoder
+from holdfast.providers.openai_responses.stream import ResponsesDecoder
 from holdfast.providers.profile import UNKNOWN, Profile
 from holdfast.testing import call, ports, say, source, think
 from holdfast.testing.fake.provider import FakeProvider
@@ -46,7 +46,7 @@ def heard(*items: Json, end: str = "completed", **options: Any) -> Message:
     for at, item in enumerate(items):
         events.append({"type": "response.output_item.done", "output_index": at, "item": item})
     events.append({"type": f"response.{end}", "response": {"id": "resp_1", "output": items}})
-    decoder = Decoder("openai", **options)
+    decoder = ResponsesDecoder("openai", **options)
     for delta in decoder.feed([msgspec.json.encode(event) for event in events]):
         assembly.feed(delta)
     [message] = load(dump([assembly.message()]))
@@ -185,7 +185,7 @@ def test_two_messages_that_are_said_at_the_same_time_stay_two() -> None:
         where = {"output_index": at, "content_index": 0, "item_id": f"msg_{at}"}
         events.append({"type": "response.output_text.delta", **where, "delta": text})
     events.append({"type": "response.completed", "response": {}})
-    for delta in Decoder("openai").feed([msgspec.json.encode(event) for event in events]):
+    for delta in ResponsesDecoder("openai").feed([msgspec.json.encode(event) for event in events]):
         assembly.feed(delta)
     first, second = sent(HI, *load(dump([assembly.message()])))[1:]
     assert (first["id"], second["id"]) == ("msg_0", "msg_1")
@@ -345,7 +345,7 @@ def test_an_answer_that_was_interrupted_is_text_without_an_id() -> None:
         {"type": "response.output_item.added", "output_index": 1, "item": message()},
         {"type": "response.output_text.delta", "output_index": 1, "delta": "Half an"},
     ]
-    for delta in Decoder("openai").feed([msgspec.json.encode(event) for event in events]):
+    for delta in ResponsesDecoder("openai").feed([msgspec.json.encode(event) for event in events]):
         assembly.feed(delta)
     partial = assembly.partial("interrupted")
     assert partial is not None

@@ -26,8 +26,8 @@ from holdfast.kernel.model import Block, Effort, ProviderTool, Request, Settings
 from holdfast.providers.openai_responses.request import encode
 from holdfast.providers.profile import UNKNOWN, Profile
 from holdfast.providers.profiles import lookup
-from holdfast.testing.fake.dialect import Received
-from holdfast.testing.fake.openai_responses import language
+from holdfast.testing.fake.dialect import ReceivedRequest
+from holdfast.testing.fake.openai_responses import new_dialect
 
 Json = dict[str, Any]
 
@@ -44,8 +44,8 @@ def asked(
     encoded = encode(request, "gpt-5", "openai", profile, store)
     body = encoded.body(encoded.items)
     assert encode(request, "gpt-5", "openai", profile, store).body(encoded.items) == body
-    received = Received("/v1/responses", {}, {"Authorization": "Bearer key"}, body)
-    assert language().problem(received) is None
+    received = ReceivedRequest("/v1/responses", {}, {"Authorization": "Bearer key"}, body)
+    assert new_dialect().problem(received) is None
     return msgspec.json.decode(body), encoded.notices
 
 
@@ -167,10 +167,10 @@ def test_a_temperature_is_left_out_beside_an_effort_where_it_is_refused() -> Non
 def problem_of(request: Request, model: str, profile: Profile = UNKNOWN) -> str:
     """What the fake says of a request."""
     encoded = encode(request, model, "openai", profile, False)
-    received = Received(
+    received = ReceivedRequest(
         "/v1/responses", {}, {"Authorization": "Bearer key"}, encoded.body(encoded.items)
     )
-    problem = language().problem(received)
+    problem = new_dialect().problem(received)
     return "" if problem is None else problem.message
 
 

@@ -34,10 +34,10 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
-from holdfast.providers.openai_responses.events import CODES
-from holdfast.providers.openai_responses.stream import Decoder
+from holdfast.providers.openai_responses.events import ERROR_CODES
+from holdfast.providers.openai_responses.stream import ResponsesDecoder
 from holdfast.providers.profile import Price
-from holdfast.providers.sse import Events
+from holdfast.providers.sse import EventParser
 from holdfast.testing import ports
 
 Json = dict[str, Any]
@@ -48,7 +48,7 @@ def wire(*events: Json | bytes) -> list[bytes]:
 
 
 def decoded(*events: Json | bytes, **options: Any) -> list[Delta]:
-    decoder = Decoder("openai", **options)
+    decoder = ResponsesDecoder("openai", **options)
     return [*decoder.feed(wire(*events)), *decoder.end()]
 
 
@@ -196,7 +196,7 @@ def test_usage_counts_cached_tokens_apart() -> None:
 
 
 def test_an_answer_that_failed_has_taken_what_was_counted() -> None:
-    decoder = Decoder("openai")
+    decoder = ResponsesDecoder("openai")
     assert decoder.spent() is None
     used = {"input_tokens": 9, "output_tokens": 4}
     error = {"code": "server_error", "message": "Oh."}
@@ -230,7 +230,7 @@ def test_an_answer_that_does_not_go_on_from_the_stored_one_is_refused_at_once() 
     assert decoded(created("resp_1"), *TALK[1:], previous="resp_1") == decoded(*TALK)
     assert decoded(created(None), *TALK[1:]) == decoded(*TALK)
     for previous in (None, "resp_0"):
-        decoder = Decoder("openai", previous="resp_1")
+        decoder = ResponsesDecoder("openai", previous="resp_1")
         with pytest.raises(ProviderError) as caught:
             decoder.feed(wire(created(previous), *TALK[1:]))
         assert caught.value.code == "previous_response_not_found"
@@ -747,7 +747,7 @@ def test_a_known_event_with_the_wrong_content_is_an_error() -> None:
 # --- Errors inside a stream ---------------------------------------------------------------------
 
 KINDS: Final[dict[str, FailureKind]] = {
-    **CODES,
+    **ERROR_CODES,
     "server_error": "server",
     "rate_limit_exceeded": "rate_limit",
     "insufficient_quota": "quota",
@@ -786,7 +786,7 @@ def test_a_failure_that_says_nothing_may_be_tried_again(event: Json) -> None:
 
 
 def test_what_came_before_an_error_is_not_lost_with_it() -> None:
-    decoder = Decoder("openai")
+    decoder = ResponsesDecoder("openai")
     with pytest.raises(ProviderError):
         decoder.feed(wire(delta("Half"), {"type": "error", "message": "Oh no"}))
     assert decoder.deltas == [TextDelta("Half")]
@@ -807,7 +807,7 @@ BYTES: Final = b"".join(b"event: x\ndata: " + data + b"\n\n" for data in wire(*T
 @given(st.lists(st.integers(0, len(BYTES)), max_size=20))
 def test_where_the_bytes_are_cut_makes_no_difference(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(BYTES)]
-    events, decoder = Events(), Decoder("openai")
+    events, decoder = EventParser(), ResponsesDecoder("openai")
     deltas: list[Delta] = []
     for start, end in pairwise(places):
         deltas += decoder.feed(events.feed(BYTES[start:end]))

@@ -16,9 +16,9 @@ from holdfast.options import Policy, Retry
 from holdfast.providers.openai_responses import OpenAIResponses
 from holdfast.providers.profiles import lookup
 from holdfast.testing import fail, ports, say, think
-from holdfast.testing.fake.dialect import Received
+from holdfast.testing.fake.dialect import ReceivedRequest
 from holdfast.testing.fake.faults import opens, respond
-from holdfast.testing.fake.openai_responses import language
+from holdfast.testing.fake.openai_responses import new_dialect
 from holdfast.testing.fake.provider import FakeProvider
 
 Json = dict[str, Any]
@@ -114,8 +114,10 @@ async def test_a_model_that_is_known_not_to_think_refuses_nothing() -> None:
 def test_the_fake_refuses_reasoning_that_is_for_a_model_that_does_not_think() -> None:
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
     body = {"model": "gpt-4.1", "stream": True, "input": [item]}
-    sent = Received("/v1/responses", {}, {"Authorization": "Bearer key"}, msgspec.json.encode(body))
-    problem = language().problem(sent)
+    sent = ReceivedRequest(
+        "/v1/responses", {}, {"Authorization": "Bearer key"}, msgspec.json.encode(body)
+    )
+    problem = new_dialect().problem(sent)
     assert problem is not None
     assert "can only be provided to a reasoning" in problem.message
 

@@ -16,11 +16,11 @@ from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import EFFORTS
 from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.profile import UNKNOWN, Price, Profile
-from holdfast.providers.profiles import Facts, changed, facts, lookup, models
+from holdfast.providers.profiles import ProfileFile, lookup, models, profile_file, with_changes
 
 ENTRIES = [
     pytest.param(provider, name, profile, id=f"{provider}:{name}")
-    for provider, known in facts().models.items()
+    for provider, known in profile_file().models.items()
     for name, profile in known.items()
 ]
 OPTIONS = {
@@ -40,13 +40,13 @@ def raw() -> dict[str, Any]:
 
 
 def test_the_file_says_when_it_was_true_and_where_it_comes_from() -> None:
-    assert date.fromisoformat(facts().date) > date(2026, 1, 1)
-    assert "list price" in facts().source
+    assert date.fromisoformat(profile_file().date) > date(2026, 1, 1)
+    assert "list price" in profile_file().source
 
 
 def test_every_provider_in_the_file_can_be_asked() -> None:
-    assert facts().models.keys() <= PROVIDERS.keys()
-    assert facts().aliases.keys() <= facts().models.keys()
+    assert profile_file().models.keys() <= PROVIDERS.keys()
+    assert profile_file().aliases.keys() <= profile_file().models.keys()
 
 
 def test_the_file_has_no_field_that_nobody_reads() -> None:
@@ -60,7 +60,7 @@ def test_the_file_has_no_field_that_nobody_reads() -> None:
 def test_a_file_with_a_wrong_type_is_refused() -> None:
     wrong = {**raw(), "models": {"openai": {"gpt": {"window": "large"}}}}
     with pytest.raises(msgspec.ValidationError, match="window"):
-        msgspec.convert(wrong, Facts)
+        msgspec.convert(wrong, ProfileFile)
 
 
 @pytest.mark.parametrize(("provider", "name", "profile"), ENTRIES)
@@ -137,10 +137,10 @@ def test_every_model_is_found_by_its_own_name(provider: str, name: str, profile:
 
 
 def test_every_alias_leads_to_a_model() -> None:
-    for provider, aliases in facts().aliases.items():
+    for provider, aliases in profile_file().aliases.items():
         for alias, name in aliases.items():
-            assert alias not in facts().models[provider]
-            assert lookup(provider, alias) == facts().models[provider][name]
+            assert alias not in profile_file().models[provider]
+            assert lookup(provider, alias) == profile_file().models[provider][name]
 
 
 # --- By name ------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def test_every_alias_leads_to_a_model() -> None:
 def test_a_dated_name_is_found_by_the_longest_that_it_begins_with(
     provider: str, model: str, known: str
 ) -> None:
-    assert lookup(provider, model) == facts().models[provider][known]
+    assert lookup(provider, model) == profile_file().models[provider][known]
 
 
 @pytest.mark.parametrize(
@@ -270,9 +270,9 @@ def test_a_gateway_of_ones_own_may_name_the_vendor_in_any_way() -> None:
 
 def test_one_field_can_be_changed() -> None:
     known = lookup("openai", "gpt-5")
-    profile = changed(known, {"window": 8_192, "efforts": ["low"], "price": None})
+    profile = with_changes(known, {"window": 8_192, "efforts": ["low"], "price": None})
     assert profile == msgspec.structs.replace(known, window=8_192, efforts=("low",), price=None)
-    assert changed(UNKNOWN, {"price": Price(1, 2)}).price == Price(1, 2)
+    assert with_changes(UNKNOWN, {"price": Price(1, 2)}).price == Price(1, 2)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_one_field_can_be_changed() -> None:
 )
 def test_a_change_that_cannot_be_right_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
-        changed(UNKNOWN, changes)
+        with_changes(UNKNOWN, changes)
 
 
 def test_a_model_of_google_is_found_as_google_lists_it() -> None:

@@ -84,11 +84,12 @@ from holdfast.kernel.model import (
     ToolSpec,
 )
 from holdfast.options import Policy, Retry
+from holdfast.providers.catalog import WireProtocol
 from holdfast.providers.pydantic_ai import PydanticAI
 from holdfast.providers.pydantic_ai.failure import translated
-from holdfast.providers.pydantic_ai.stream import Reading
+from holdfast.providers.pydantic_ai.stream import PydanticDecoder
 from holdfast.testing import (
-    Turn,
+    ScriptedTurn,
     call_raw,
     cut,
     endless,
@@ -101,8 +102,8 @@ from holdfast.testing import (
     say,
     think,
 )
-from holdfast.testing.conformance.bench import ask, hear, told, until_content
-from holdfast.testing.fake.provider import FakeProvider, WireProtocol
+from holdfast.testing.conformance.bench import ask, collect, described, until_content
+from holdfast.testing.fake.provider import FakeProvider
 from tests.kernel.runs import act, events_of, later, look, only, outcome
 from tests.providers.bridges import Said, functioning, talking
 from tests.providers.makers import PROTOCOLS
@@ -123,7 +124,7 @@ class Heard:
         yield "Yes."
 
     async def ask(self, request: Request, **more: Any) -> list[Delta]:
-        heard = await hear(PydanticAI(self.model, **more), request)
+        heard = await collect(PydanticAI(self.model, **more), request)
         assert heard.message.text == "Yes."
         return heard.deltas
 
@@ -345,7 +346,7 @@ async def test_a_restriction_that_does_not_hold_leaves_the_tool_out() -> None:
 
 async def test_options_that_do_not_fit_are_a_mistake_in_the_set_up() -> None:
     tools = (ProviderTool("web_search", {"max_uses": "many"}),)
-    heard = await hear(saying("?"), Request(messages=ask().messages, provider_tools=tools))
+    heard = await collect(saying("?"), Request(messages=ask().messages, provider_tools=tools))
     assert heard.failure.kind == "config"
     assert "the options of web_search do not fit pydantic-ai" in heard.failure.message
 
@@ -374,8 +375,8 @@ async def test_a_call_in_pieces_is_whole_in_the_end() -> None:
         {0: DeltaToolCall(json_args='"a"}')},
         {1: DeltaToolCall(json_args='"b"}')},
     )
-    heard = await hear(model, ask())
-    assert told(heard.message) == ['call: look {"what":"a"}', 'call: look {"what":"b"}']
+    heard = await collect(model, ask())
+    assert described(heard.message) == ['call: look {"what":"a"}', 'call: look {"what":"b"}']
     assert [call.id for call in heard.message.calls] == ["call_a", "call_b"]
 
 
@@ -384,13 +385,13 @@ async def test_a_call_that_is_complete_ends_before_the_answer_does() -> None:
         {0: DeltaToolCall("look", '{"what": "a"}', tool_call_id="call_a")},
         {1: DeltaToolCall("look", '{"what": "b"}', tool_call_id="call_b")},
     )
-    deltas = (await hear(model, ask())).deltas
+    deltas = (await collect(model, ask())).deltas
     assert deltas.index(CallEnded("call_a")) < deltas.index(CallStarted("call_b", "look"))
 
 
 def reading(*events: Any) -> list[Delta]:
     """What the events come to, up to the end of a good answer."""
-    state = Reading()
+    state = PydanticDecoder()
     fed = [delta for event in events for delta in state.feed(event)]
     end = state.finish(ModelResponse(parts=[], finish_reason="stop", model_name="m"))
     return [*fed, *end[:-1]]
@@ -470,7 +471,7 @@ def test_usage_does_not_count_the_cache_twice() -> None:
         output_reasoning_tokens=20,
     )
     response = ModelResponse(parts=[], usage=used, finish_reason="stop")
-    finished = Reading().finish(response)[-1]
+    finished = PydanticDecoder().finish(response)[-1]
     assert isinstance(finished, Finished)
     assert finished.usage == Usage(300, 50, 20, 600, 100)
 
@@ -486,7 +487,7 @@ def test_usage_does_not_count_the_cache_twice() -> None:
     ],
 )
 def test_finish_reasons_are_called_what_we_call_them(reason: Any, finish: str) -> None:
-    finished = Reading().finish(ModelResponse(parts=[], finish_reason=reason))[-1]
+    finished = PydanticDecoder().finish(ModelResponse(parts=[], finish_reason=reason))[-1]
     assert isinstance(finished, Finished)
     assert finished.finish == finish
 
@@ -496,7 +497,7 @@ def test_finish_reasons_are_called_what_we_call_them(reason: Any, finish: str) -
 )
 def test_a_call_that_was_broken_off_is_no_call(reason: Any, calls: int) -> None:
     whole, half = ToolCallPart("look", "{}", "a"), ToolCallPart("look", '{"what', "b")
-    state = Reading()
+    state = PydanticDecoder()
     deltas = [
         *state.feed(PartStartEvent(index=0, part=whole)),
         *state.feed(PartEndEvent(index=0, part=whole)),
@@ -512,7 +513,7 @@ def test_an_answer_that_ended_with_an_error_is_a_failure() -> None:
     details = {"finish_reason": "MALFORMED_FUNCTION_CALL"}
     response = ModelResponse(parts=[], finish_reason="error", provider_details=details)
     with pytest.raises(ProviderError, match="MALFORMED_FUNCTION_CALL") as caught:
-        Reading().finish(response)
+        PydanticDecoder().finish(response)
     assert classify(caught.value).retryable
 
 
@@ -541,7 +542,7 @@ def pausing(pauses: int) -> Pausing:
 
 async def test_an_answer_that_pauses_is_asked_to_go_on() -> None:
     model = pausing(2)
-    heard = await hear(PydanticAI(model), ask())
+    heard = await collect(PydanticAI(model), ask())
     assert heard.message.text == "1 2 3 "
     assert [type(message) for message in model.asked[2]] == [ModelRequest, ModelResponse]
     assert [part.content for part in model.asked[2][1].parts] == ["1 ", "2 "]  # type: ignore[union-attr]
@@ -550,15 +551,15 @@ async def test_an_answer_that_pauses_is_asked_to_go_on() -> None:
 
 
 async def test_an_answer_that_pauses_fills_the_window_once() -> None:
-    at_once = await hear(PydanticAI(pausing(0)), ask())
-    in_goes = await hear(PydanticAI(pausing(2)), ask())
+    at_once = await collect(PydanticAI(pausing(0)), ask())
+    in_goes = await collect(PydanticAI(pausing(2)), ask())
     assert at_once.message.usage is not None
     assert in_goes.message.usage is not None
     assert in_goes.message.usage.context < 2 * at_once.message.usage.context
 
 
 async def test_an_answer_that_pauses_for_ever_is_a_failure() -> None:
-    heard = await hear(PydanticAI(pausing(99)), ask())
+    heard = await collect(PydanticAI(pausing(99)), ask())
     assert heard.failure.kind == "server"
     assert "paused 10 times" in heard.failure.detail
 
@@ -569,7 +570,7 @@ async def test_an_answer_in_the_background_is_refused() -> None:
             return 2.0
 
     model = Background(stream_function=pausing(9).stream_function)  # type: ignore[arg-type]
-    heard = await hear(PydanticAI(model), ask())
+    heard = await collect(PydanticAI(model), ask())
     assert heard.failure.kind == "config"
     assert "switch its background mode off" in heard.failure.message
 
@@ -603,7 +604,7 @@ def replayable(part: Any) -> dict[str, Any]:
 
 async def played_back(parts: Sequence[Any]) -> Sequence[Any]:
     """What is sent of an answer with these parts, after it was stored."""
-    state = Reading()
+    state = PydanticDecoder()
     events = [
         event
         for index, part in enumerate(parts)
@@ -693,7 +694,7 @@ async def test_an_answer_that_is_no_unicode_can_be_replayed(
         answer = Message("assistant", parts, "answer", model=model.name if own else "other:model")
         result = results_message([ToolResult("call_a", "look", (Text("a tree"),))])
         history = (user_message("?"), answer, result, user_message("!"))
-        assert (await hear(model, Request(messages=history))).message.text == "Yes."
+        assert (await collect(model, Request(messages=history))).message.text == "Yes."
     assert fake.problems == []
     assert b"caf" in fake.requests[-1].body
 
@@ -705,11 +706,11 @@ async def test_an_answer_can_be_replayed_after_another_model_was_asked(
     first = [think("Hm.", signature="c2ln"), say("One.")] if protocol != "openai_chat" else "One."
     fake = FakeProvider(protocol, [first, "Three."])
     async with talking(fake, protocol) as model:
-        own = (await hear(model, ask())).message
+        own = (await collect(model, ask())).message
         other = Message("assistant", (Text("Two."),), "answer", model="other:model")
         more = user_message("More?")
         history = load(dump([*ask().messages, own, more, other, more]))
-        await hear(model, Request(messages=history))
+        await collect(model, Request(messages=history))
     assert fake.problems == []
     body = fake.requests[-1].body
     assert all(said in body for said in (b"One.", b"Two."))
@@ -805,7 +806,7 @@ async def test_a_cut_is_heard_of_every_provider(protocol: WireProtocol) -> None:
     ids=["lost", "lost_inside", "garbled", "refused"],
 )
 async def test_trouble_is_known_of_every_provider(
-    protocol: WireProtocol, trouble: Turn, kind: FailureKind
+    protocol: WireProtocol, trouble: ScriptedTurn, kind: FailureKind
 ) -> None:
     fake = FakeProvider(protocol, [trouble, "Whole."])
     async with talking(fake, protocol) as model:
@@ -838,7 +839,7 @@ async def test_a_stream_that_is_cancelled_leaves_its_provider(protocol: WireProt
     fake = FakeProvider(protocol, [[say("Once"), endless(TextDelta(" more"), 1.0)]])
     async with talking(fake, protocol) as model:
         with anyio.move_on_after(5) as scope:
-            await hear(model, ask())
+            await collect(model, ask())
         assert scope.cancelled_caught
         await left_alone(fake)
 
@@ -870,7 +871,7 @@ async def test_an_answer_with_everything_runs_an_agent() -> None:
     run = Agent(model=model, tools=[look, act], ports=ports()).run("?")
     events = await events_of(run)
     result = await outcome(run)
-    assert told(result.history[1]) == [
+    assert described(result.history[1]) == [
         "reasoning: Hm.",
         "text: Let me see.",
         'call: look {"what":"a"}',
@@ -910,8 +911,8 @@ async def test_thinking_is_signed_when_it_ends() -> None:
     model = saying(
         {0: DeltaThinkingPart(content="Hm.")}, {0: DeltaThinkingPart(signature="s")}, "So."
     )
-    message = (await hear(model, ask())).message
+    message = (await collect(model, ask())).message
     first = message.parts[0]
     assert isinstance(first, Reasoning)
     assert (first.text, first.signature) == ("Hm.", "s")
-    assert TextDelta("So.") in (await hear(model, ask())).deltas
+    assert TextDelta("So.") in (await collect(model, ask())).deltas

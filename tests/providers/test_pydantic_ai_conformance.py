@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
+from holdfast.providers.catalog import WireProtocol
 from holdfast.testing.conformance import Case, cases
-from holdfast.testing.fake.provider import WireProtocol
 from tests.providers.bridges import BRIDGED_CANNOT, FUNCTION_CANNOT, bridged, functioning
 from tests.providers.makers import PROTOCOLS
 

@@ -18,8 +18,8 @@ from holdfast.agent import Agent
 from holdfast.kernel.errors import ConfigError, ProviderError
 from holdfast.kernel.messages import Message, Text
 from holdfast.kernel.model import Model, Request, Settings
-from holdfast.providers.catalog import PROVIDERS, Protocol
-from holdfast.providers.http import Reply
+from holdfast.providers.catalog import PROVIDERS, WireProtocol
+from holdfast.providers.http import HttpResponse
 from holdfast.providers.openai_chat.quirks import COMPATIBLE, QUIRKS
 from holdfast.providers.profile import UNKNOWN, Price, Profile
 from holdfast.providers.profiles import lookup, models
@@ -44,7 +44,9 @@ class Caught:
         self.body: Any = None
 
     @asynccontextmanager
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> AsyncIterator[Reply]:
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes
+    ) -> AsyncIterator[HttpResponse]:
         self.url, self.headers = url, {name.lower(): value for name, value in headers.items()}
         self.body = msgspec.json.decode(body)
         raise ProviderError("caught", status=418)
@@ -109,7 +111,7 @@ async def test_every_base_url_can_be_set_in_the_environment(provider: str) -> No
 
 
 def test_every_protocol_has_a_provider() -> None:
-    assert {facts.protocol for facts in PROVIDERS.values()} == set(get_args(Protocol))
+    assert {facts.protocol for facts in PROVIDERS.values()} == set(get_args(WireProtocol))
 
 
 def test_the_table_is_sound() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.kernel.errors import ProviderError
-from holdfast.providers.sse import MAX_BESIDE, Events
+from holdfast.providers.sse import MAX_UNFRAMED_BYTES, EventParser
 
 TEXTS = st.text(st.characters(blacklist_characters="\r\n", codec="utf-8"), min_size=1).filter(
     lambda text: not text.startswith(" ")
@@ -18,7 +18,7 @@ TEXTS = st.text(st.characters(blacklist_characters="\r\n", codec="utf-8"), min_s
 
 
 def split(*pieces: bytes) -> list[bytes]:
-    events = Events()
+    events = EventParser()
     found = [event for piece in pieces for event in events.feed(piece)]
     return found + events.end()
 
@@ -59,7 +59,7 @@ def test_it_does_not_matter_where_the_bytes_are_cut(
 
 @pytest.mark.parametrize("piece", [b"x" * 10, b"data: x\n", b"data:\n"])
 def test_an_event_without_an_end_is_given_up_at_the_limit(piece: bytes) -> None:
-    events = Events(limit=100)
+    events = EventParser(limit=100)
     with pytest.raises(ProviderError, match="longer than 100 bytes") as caught:
         for _ in range(200):
             events.feed(piece)
@@ -67,17 +67,17 @@ def test_an_event_without_an_end_is_given_up_at_the_limit(piece: bytes) -> None:
 
 
 def test_many_short_events_are_not_one_long_one() -> None:
-    events = Events(limit=100)
+    events = EventParser(limit=100)
     assert sum(len(events.feed(b"data: abc\n\n")) for _ in range(1_000)) == 1_000
 
 
 def test_a_stream_that_is_kept_alive_for_ever_holds_nothing() -> None:
-    events = Events(limit=100)
+    events = EventParser(limit=100)
     assert not any(events.feed(b": still here\n\n") for _ in range(1_000))
 
 
 def test_many_lines_of_one_event_cost_no_more_than_their_length() -> None:
-    events = Events()
+    events = EventParser()
     began = time.process_time()
     for _ in range(200_000):
         events.feed(b"data: x\n")
@@ -87,7 +87,7 @@ def test_many_lines_of_one_event_cost_no_more_than_their_length() -> None:
 
 def test_a_long_line_in_small_pieces_costs_no_more_than_its_length() -> None:
     """Joining what is there at each piece would cost its square: minutes, for this one."""
-    events = Events()
+    events = EventParser()
     began = time.process_time()
     events.feed(b"data: ")
     for _ in range(200_000):
@@ -97,9 +97,9 @@ def test_a_long_line_in_small_pieces_costs_no_more_than_its_length() -> None:
 
 
 def test_what_is_no_event_is_kept_from_where_it_looks_like_json_up_to_a_limit() -> None:
-    events = Events()
+    events = EventParser()
     assert events.feed(b'event: x\nnoise\n{\n  "a": 1\n') == []
     assert events.feed(b"}\n\ndata: one\n\n") == [b"one"]
-    assert events.beside == b'{  "a": 1}'
-    events.feed(b"x" * 2 * MAX_BESIDE + b"\n" + b"y\n" * MAX_BESIDE)
-    assert len(events.beside) == MAX_BESIDE
+    assert events.unframed == b'{  "a": 1}'
+    events.feed(b"x" * 2 * MAX_UNFRAMED_BYTES + b"\n" + b"y\n" * MAX_UNFRAMED_BYTES)
+    assert len(events.unframed) == MAX_UNFRAMED_BYTES

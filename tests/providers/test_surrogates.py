@@ -15,16 +15,16 @@ from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.messages import Message
 from holdfast.providers.anthropic import stream as anthropic
 from holdfast.providers.google import stream as google
-from holdfast.providers.model_stream import Decoder
+from holdfast.providers.model_stream import AnswerDecoder
 from holdfast.providers.openai_chat import stream as openai_chat
 from holdfast.providers.openai_responses import stream as openai_responses
 from holdfast.providers.profile import UNKNOWN
-from holdfast.providers.surrogates import Halves
+from holdfast.providers.surrogates import SurrogateJoiner
 from holdfast.testing import ports
 
 
 def joined(*events: bytes) -> list[bytes]:
-    halves = Halves()
+    halves = SurrogateJoiner()
     return [halves.joined(event) for event in events]
 
 
@@ -77,7 +77,7 @@ def test_a_text_is_whole_wherever_it_was_cut(text: str, data: st.DataObject) -> 
 class Spoken(NamedTuple):
     """How one protocol says an answer: `@` stands for a piece of JSON text."""
 
-    decoder: Callable[[], Decoder]
+    decoder: Callable[[], AnswerDecoder]
     before: Sequence[bytes]
     piece: bytes
     after: Sequence[bytes]
@@ -96,25 +96,25 @@ GEMINI: Final = b'{"candidates":[{"content":{"parts":[{"text":"@"}]}}]}'
 
 TEXTS: Final = {
     "anthropic": Spoken(
-        lambda: anthropic.Decoder("p"),
+        lambda: anthropic.AnthropicDecoder("p"),
         [b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}'],
         DELTA + b'{"type":"text_delta","text":"@"}}',
         ENDED,
     ),
     "google": Spoken(
-        lambda: google.Decoder("p", UNKNOWN),
+        lambda: google.GoogleDecoder("p", UNKNOWN),
         [],
         GEMINI,
         [b'{"candidates":[{"finishReason":"STOP"}]}'],
     ),
     "openai_chat": Spoken(
-        lambda: openai_chat.Decoder("p"),
+        lambda: openai_chat.ChatDecoder("p"),
         [],
         CHAT % (b'"content":"@"', b"null"),
         [CHAT % (b"", b'"stop"'), b"[DONE]"],
     ),
     "openai_responses": Spoken(
-        lambda: openai_responses.Decoder("p"),
+        lambda: openai_responses.ResponsesDecoder("p"),
         [],
         ITEM % b"output_text.delta" + b'"content_index":0,"delta":"@"}',
         [
@@ -125,7 +125,7 @@ TEXTS: Final = {
 }
 ARGUMENTS: Final = {
     "anthropic": Spoken(
-        lambda: anthropic.Decoder("p"),
+        lambda: anthropic.AnthropicDecoder("p"),
         [
             b'{"type":"content_block_start","index":0,'
             b'"content_block":{"type":"tool_use","id":"c","name":"look","input":{}}}'
@@ -134,13 +134,13 @@ ARGUMENTS: Final = {
         ENDED,
     ),
     "openai_chat": Spoken(
-        lambda: openai_chat.Decoder("p"),
+        lambda: openai_chat.ChatDecoder("p"),
         [CHAT % (b'"tool_calls":[{"index":0,"id":"c","function":{"name":"look"}}]', b"null")],
         CHAT % (b'"tool_calls":[{"index":0,"function":{"arguments":"@"}}]', b"null"),
         [CHAT % (b"", b'"tool_calls"'), b"[DONE]"],
     ),
     "openai_responses": Spoken(
-        lambda: openai_responses.Decoder("p"),
+        lambda: openai_responses.ResponsesDecoder("p"),
         [
             ITEM % b"output_item.added"
             + b'"item":{"type":"function_call","id":"i","call_id":"c","name":"look"}}'

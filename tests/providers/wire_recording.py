@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 
 from multidict import CIMultiDict
 
-from holdfast.providers.http import Http, Reply
-from holdfast.testing.conformance.bench import ask, hear
-from holdfast.testing.fake.provider import STREAM, FakeProvider, WireProtocol
-from holdfast.testing.script import Turn
+from holdfast.providers.catalog import WireProtocol
+from holdfast.providers.http import Http, HttpResponse
+from holdfast.testing.conformance.bench import ask, collect
+from holdfast.testing.fake.provider import STREAM_HEADERS, FakeProvider
+from holdfast.testing.script import ScriptedTurn
 from tests.providers.makers import model_of
 
 
@@ -22,14 +23,16 @@ class Tap:
         self._http = http
 
     @asynccontextmanager
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> AsyncIterator[Reply]:
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes
+    ) -> AsyncIterator[HttpResponse]:
         self.pieces = []
         async with self._http.post(url, headers, body) as reply:
             yield _Tapped(reply, self.pieces)
 
 
 class _Tapped:
-    def __init__(self, reply: Reply, pieces: list[bytes]) -> None:
+    def __init__(self, reply: HttpResponse, pieces: list[bytes]) -> None:
         self.status, self.headers = reply.status, reply.headers
         self._reply, self._pieces = reply, pieces
 
@@ -46,13 +49,15 @@ class Playback:
         self._pieces = pieces
 
     @asynccontextmanager
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> AsyncIterator[Reply]:
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes
+    ) -> AsyncIterator[HttpResponse]:
         yield _Played(self._pieces)
 
 
 class _Played:
     status = 200
-    headers: Mapping[str, str] = CIMultiDict(STREAM)
+    headers: Mapping[str, str] = CIMultiDict(STREAM_HEADERS)
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         self._pieces = pieces
@@ -62,8 +67,8 @@ class _Played:
             yield piece
 
 
-async def recorded(protocol: WireProtocol, turn: Turn) -> list[bytes]:
+async def recorded(protocol: WireProtocol, turn: ScriptedTurn) -> list[bytes]:
     """What a provider sends when it says this, event by event."""
     tap = Tap(FakeProvider(protocol, [turn]))
-    await hear(model_of(protocol, tap), ask())
+    await collect(model_of(protocol, tap), ask())
     return tap.pieces

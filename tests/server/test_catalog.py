@@ -110,7 +110,7 @@ async def test_a_picker_knows_efforts_and_prices_or_that_nobody_does(
     agents = [agent((), clock), Agent(name="shown", model=Demo())]
     async with serving_api(db, agents, clock=clock) as api:
         body = (await api.get("/models")).body
-        assert body["priced_on"] == profiles.facts().date
+        assert body["priced_on"] == profiles.profile_file().date
         models = {one["name"]: one for one in body["models"]}
         for id in profiles.models("anthropic"):
             shown, facts = models[f"anthropic:{id}"], profiles.lookup("anthropic", id)

@@ -29,9 +29,9 @@ from holdfast.kernel.model import (
     close,
 )
 from holdfast.testing import ScriptedModel, conformance, fail
-from holdfast.testing.conformance import CASES, Case, Feature, Make, Subject
-from holdfast.testing.fake.faults import Lost
-from holdfast.testing.script import Turn
+from holdfast.testing.conformance import CASES, Case, Feature, ModelFactory, Subject
+from holdfast.testing.fake.faults import LostConnection
+from holdfast.testing.script import ScriptedTurn
 
 Stream = AsyncIterator[Delta]
 
@@ -44,10 +44,10 @@ def connected(item: Any) -> Any:
     if isinstance(item, (list, tuple)):
         return [connected(inner) for inner in item]
     broken = ProviderError("the connection was lost", kind="stream_cut")
-    return fail(broken) if isinstance(item, Lost) else item
+    return fail(broken) if isinstance(item, LostConnection) else item
 
 
-def scripted(script: Sequence[Turn]) -> ScriptedModel:
+def scripted(script: Sequence[ScriptedTurn]) -> ScriptedModel:
     return ScriptedModel(connected(script))
 
 
@@ -67,7 +67,7 @@ async def test_a_maker_may_be_a_context_manager() -> None:
     closed: list[bool] = []
 
     @asynccontextmanager
-    async def make(script: Sequence[Turn]) -> AsyncIterator[Subject]:
+    async def make(script: Sequence[ScriptedTurn]) -> AsyncIterator[Subject]:
         yield Subject(scripted(script))
         closed.append(True)
 
@@ -94,7 +94,7 @@ def test_every_case_says_what_it_demands() -> None:
 
 
 async def test_a_model_without_reasoning_is_not_asked_for_any() -> None:
-    def make(script: Sequence[Turn]) -> ScriptedModel:
+    def make(script: Sequence[ScriptedTurn]) -> ScriptedModel:
         assert "ReasoningDelta" not in repr(script)
         return scripted(script)
 
@@ -104,7 +104,7 @@ async def test_a_model_without_reasoning_is_not_asked_for_any() -> None:
 # --- Bad models ---------------------------------------------------------------------------------
 
 
-def changed(change: Callable[[Stream, Request], Stream]) -> Make:
+def changed(change: Callable[[Stream, Request], Stream]) -> ModelFactory:
     """Models whose stream is what this makes of a good one's."""
 
     class Changed(ScriptedModel):
@@ -114,7 +114,7 @@ def changed(change: Callable[[Stream, Request], Stream]) -> Make:
     return lambda script: Changed(connected(script))
 
 
-def each(change: Callable[[Delta], Sequence[Delta]]) -> Make:
+def each(change: Callable[[Delta], Sequence[Delta]]) -> ModelFactory:
     """Models that get single deltas wrong."""
 
     async def changing(stream: Stream, request: Request) -> Stream:
@@ -125,7 +125,7 @@ def each(change: Callable[[Delta], Sequence[Delta]]) -> Make:
     return changed(changing)
 
 
-def refusing(object_to: Callable[[Request], object]) -> Make:
+def refusing(object_to: Callable[[Request], object]) -> ModelFactory:
     """Models that fail for some requests."""
 
     async def checking(stream: Stream, request: Request) -> Stream:
@@ -378,14 +378,14 @@ class ChangesTheSchema(ScriptedModel):
 
 
 class Nameless(ScriptedModel):
-    def __init__(self, script: Sequence[Turn]) -> None:
+    def __init__(self, script: Sequence[ScriptedTurn]) -> None:
         super().__init__(script, name="model")
 
 
 class Counted:
     """A model over something that can be looked at, with a fault in how it uses it."""
 
-    def __init__(self, script: Sequence[Turn]) -> None:
+    def __init__(self, script: Sequence[ScriptedTurn]) -> None:
         self._inner = scripted(script)
         self.name, self.window = self._inner.name, None
         self.open = 0
@@ -457,8 +457,8 @@ class KnowsItsOwnObjects(Counted):
         return super().encode_part(part) if known or not signed else part.text
 
 
-def looked_at(kind: type[Counted]) -> Make:
-    def make(script: Sequence[Turn]) -> Subject:
+def looked_at(kind: type[Counted]) -> ModelFactory:
+    def make(script: Sequence[ScriptedTurn]) -> Subject:
         model = kind(script)
         return Subject(model, lambda: model.open, lambda: model.sent)
 
@@ -474,14 +474,14 @@ def has_bad_arguments(request: Request) -> bool:
     return any(call.arguments.endswith("clo") for call in calls)
 
 
-def without_part(*kinds: type) -> Make:
+def without_part(*kinds: type) -> ModelFactory:
     def change(delta: Delta) -> Sequence[Delta]:
         return () if isinstance(delta, PartAdded) and isinstance(delta.part, kinds) else (delta,)
 
     return each(change)
 
 
-BAD: Final[dict[str, Make]] = {
+BAD: Final[dict[str, ModelFactory]] = {
     "finished_comes_last_and_once": changed(talks_on),
     "deltas_come_as_they_arrive": changed(waits_for_all),
     "text_survives": each(

@@ -22,9 +22,20 @@ from holdfast.kernel.model import (
     PartAdded,
     PartEnded,
 )
-from holdfast.testing import Turn, call, call_raw, fail, finish, ping, say, source, think, usage
-from holdfast.testing.fake.anthropic import LANGUAGE
-from holdfast.testing.fake.dialect import Received
+from holdfast.testing import (
+    ScriptedTurn,
+    call,
+    call_raw,
+    fail,
+    finish,
+    ping,
+    say,
+    source,
+    think,
+    usage,
+)
+from holdfast.testing.fake.anthropic import DIALECT
+from holdfast.testing.fake.dialect import ReceivedRequest
 from holdfast.testing.fake.provider import FakeProvider
 
 HI: Final[Any] = [{"role": "user", "content": "Hi"}]
@@ -42,7 +53,7 @@ async def client_of(fake: FakeProvider) -> AsyncIterator[anthropic.AsyncAnthropi
             yield client
 
 
-def heard(*turns: Turn, messages: Any = HI) -> Message:
+def heard(*turns: ScriptedTurn, messages: Any = HI) -> Message:
     """What the SDK makes of the last turn. On a real event loop, which its client needs."""
 
     async def ask() -> Message | anthropic.APIError:
@@ -188,8 +199,13 @@ def test_the_sdk_is_refused_like_anybody() -> None:
 
 
 def events(*deltas: Any) -> list[dict[str, Any]]:
-    speaker = LANGUAGE.speaker(Received("", {}, {}, b'{"model":"m"}'), None)
-    lines = [line for delta in deltas for data in speaker.say(delta) for line in data.split(b"\n")]
+    speaker = DIALECT.encoder(ReceivedRequest("", {}, {}, b'{"model":"m"}'), None)
+    lines = [
+        line
+        for delta in deltas
+        for data in speaker.encode_delta(delta)
+        for line in data.split(b"\n")
+    ]
     return [msgspec.json.decode(line[6:]) for line in lines if line.startswith(b"data: ")]
 
 
@@ -270,8 +286,8 @@ def objection(
 ) -> str:
     body = {"model": "m", "max_tokens": 2_000, "stream": True, "messages": HI, **fields}
     kept = {name: value for name, value in body.items() if value is not ...}
-    received = Received(path, {}, {**HEADERS, **(headers or {})}, msgspec.json.encode(kept))
-    problem = LANGUAGE.problem(received)
+    received = ReceivedRequest(path, {}, {**HEADERS, **(headers or {})}, msgspec.json.encode(kept))
+    problem = DIALECT.problem(received)
     return "" if problem is None else f"{problem.status} {problem.message}"
 
 
@@ -445,13 +461,13 @@ def test_schemas_that_can_be_held_are_taken() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[]"])
 def test_a_body_that_is_none_is_refused(body: bytes) -> None:
-    assert LANGUAGE.problem(Received("/v1/messages", {}, HEADERS, body)) is not None
+    assert DIALECT.problem(ReceivedRequest("/v1/messages", {}, HEADERS, body)) is not None
 
 
 def test_a_refusal_looks_like_the_real_one() -> None:
-    problem = LANGUAGE.problem(Received("/v1/messages", {}, HEADERS, b"{}"))
+    problem = DIALECT.problem(ReceivedRequest("/v1/messages", {}, HEADERS, b"{}"))
     assert problem is not None
-    assert msgspec.json.decode(LANGUAGE.refusal(problem)) == {
+    assert msgspec.json.decode(DIALECT.refusal(problem)) == {
         "type": "error",
         "error": {"type": "invalid_request_error", "message": "model: Field required"},
         "request_id": "req_fake",

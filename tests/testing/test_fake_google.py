@@ -12,10 +12,10 @@ import pytest
 from holdfast.kernel.messages import Reasoning, Text, ToolCall, ToolResult
 from holdfast.kernel.model import CallEnded, CallStarted, PartAdded
 from holdfast.testing import call, call_raw, fail, file, finish, say, source, think, usage
-from holdfast.testing.fake.dialect import Problem, Received
-from holdfast.testing.fake.google import LANGUAGE, SIGNATURE
+from holdfast.testing.fake.dialect import Problem, ReceivedRequest
+from holdfast.testing.fake.google import DIALECT, FAKE_SIGNATURE
 from holdfast.testing.fake.provider import FakeProvider
-from holdfast.testing.script import Item, Script, Turn
+from holdfast.testing.script import ScriptedTurn, ScriptItem, ScriptPlayer
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # its source warns when it is compiled
@@ -32,7 +32,7 @@ SSE = {"alt": "sse"}
 # --- The official client ------------------------------------------------------------------------
 
 
-def streamed(*script: Turn, **config: Any) -> list[types.GenerateContentResponse]:
+def streamed(*script: ScriptedTurn, **config: Any) -> list[types.GenerateContentResponse]:
     """What the official client makes of an answer. It needs real time."""
 
     async def ask(base_url: str) -> list[types.GenerateContentResponse]:
@@ -175,23 +175,23 @@ def test_the_official_client_is_told_what_is_wrong_with_its_request() -> None:
 # --- What it says -------------------------------------------------------------------------------
 
 
-def chunks(turn: Item, model: str = "gemini-3-flash") -> list[Json]:
-    speaker = LANGUAGE.speaker(Received(PATH.format(model), SSE, KEY, b""), None)
+def chunks(turn: ScriptItem, model: str = "gemini-3-flash") -> list[Json]:
+    speaker = DIALECT.encoder(ReceivedRequest(PATH.format(model), SSE, KEY, b""), None)
     events = list(speaker.opening())
-    for step in Script([turn]).steps(0, None):
-        events += speaker.say(step)  # type: ignore[arg-type]
+    for step in ScriptPlayer([turn]).steps(0, None):
+        events += speaker.encode_delta(step)  # type: ignore[arg-type]
     return [msgspec.json.decode(event.removeprefix(b"data: ")) for event in events]
 
 
-def wire_parts(turn: Item, model: str = "gemini-3-flash") -> list[Json]:
+def wire_parts(turn: ScriptItem, model: str = "gemini-3-flash") -> list[Json]:
     """The parts of an answer, without the last chunk, which says only that it ends."""
     said = chunks(turn, model)[:-1]
     return [part for chunk in said for part in chunk["candidates"][0]["content"]["parts"]]
 
 
 def test_newer_models_sign_the_first_call_and_older_ones_do_not() -> None:
-    turn: Item = [call("a"), call("b")]
-    assert [part.get("thoughtSignature") for part in wire_parts(turn)] == [SIGNATURE, None]
+    turn: ScriptItem = [call("a"), call("b")]
+    assert [part.get("thoughtSignature") for part in wire_parts(turn)] == [FAKE_SIGNATURE, None]
     assert [part.get("thoughtSignature") for part in wire_parts(turn, "gemini-2.5-pro")] == [
         None,
         None,
@@ -203,7 +203,7 @@ def own(**fields: Any) -> Json:
 
 
 def test_a_script_may_say_what_stands_beside_or_in_place_of_a_part() -> None:
-    turn: Item = [
+    turn: ScriptItem = [
         PartAdded(Text("a", own(thoughtSignature="QQ=="))),
         PartAdded(Reasoning("b", "Qg==")),
         CallStarted("c", "look"),
@@ -247,7 +247,7 @@ def test_an_end_may_be_any_that_the_api_has() -> None:
 def test_a_refusal_has_the_words_of_the_api(
     problem: Problem, status: str, reason: str | None
 ) -> None:
-    error = msgspec.json.decode(LANGUAGE.refusal(problem))["error"]
+    error = msgspec.json.decode(DIALECT.refusal(problem))["error"]
     assert (error["code"], error["message"], error["status"]) == (problem.status, "no", status)
     assert [detail["reason"] for detail in error.get("details", ())] == ([reason] if reason else [])
 
@@ -307,7 +307,7 @@ def objection(
     headers: Json = KEY,
 ) -> Problem | None:
     data = body if isinstance(body, bytes) else msgspec.json.encode(body)
-    return LANGUAGE.problem(Received(path.format(model), query, headers, data))
+    return DIALECT.problem(ReceivedRequest(path.format(model), query, headers, data))
 
 
 WRONG: list[tuple[object, str]] = [

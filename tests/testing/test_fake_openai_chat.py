@@ -29,10 +29,10 @@ from holdfast.testing import (
     think,
     usage,
 )
-from holdfast.testing.fake.dialect import Problem, Received
-from holdfast.testing.fake.openai_chat import LANGUAGE, Speaker
+from holdfast.testing.fake.dialect import Problem, ReceivedRequest
+from holdfast.testing.fake.openai_chat import DIALECT, ChatEncoder
 from holdfast.testing.fake.provider import FakeProvider
-from holdfast.testing.script import Turn
+from holdfast.testing.script import ScriptedTurn
 
 HI: Any = [{"role": "user", "content": "Hi"}]
 LOOK: Any = {
@@ -54,7 +54,7 @@ async def client_of(fake: FakeProvider) -> AsyncIterator[openai.AsyncOpenAI]:
 
 
 def asked_by_client(
-    turn: Turn, messages: Any, fields: dict[str, Any]
+    turn: ScriptedTurn, messages: Any, fields: dict[str, Any]
 ) -> ChatCompletion | openai.APIError:
     """What the client makes of an answer. On a real event loop, which its client needs."""
 
@@ -74,13 +74,13 @@ def asked_by_client(
     return asyncio.run(ask())
 
 
-def heard(turn: Turn, messages: Any = HI, **fields: Any) -> ChatCompletion:
+def heard(turn: ScriptedTurn, messages: Any = HI, **fields: Any) -> ChatCompletion:
     made = asked_by_client(turn, messages, fields)
     assert isinstance(made, ChatCompletion)
     return made
 
 
-def failed(turn: Turn, messages: Any = HI) -> openai.APIError:
+def failed(turn: ScriptedTurn, messages: Any = HI) -> openai.APIError:
     made = asked_by_client(turn, messages, {})
     assert isinstance(made, openai.APIError)
     return made
@@ -206,17 +206,19 @@ def test_a_stream_that_is_cut_has_no_end() -> None:
 # --- What it says -------------------------------------------------------------------------------
 
 
-def received(body: Any, path: str = "/v1/chat/completions", **headers: str | None) -> Received:
+def received(
+    body: Any, path: str = "/v1/chat/completions", **headers: str | None
+) -> ReceivedRequest:
     """A request. A header that is None is left out."""
     given = {"Authorization": "Bearer k", "Content-Type": "application/json", **headers}
     data = body if isinstance(body, bytes) else msgspec.json.encode(body)
     sent = {name: value for name, value in given.items() if value is not None}
-    return Received(path, {}, CIMultiDict(sent), data)
+    return ReceivedRequest(path, {}, CIMultiDict(sent), data)
 
 
 def spoken(*deltas: Any, options: Any = None) -> list[Any]:
-    speaker = Speaker(received({"model": "gpt", "stream_options": options}), None)
-    events = [event for delta in deltas for event in speaker.say(delta)]
+    speaker = ChatEncoder(received({"model": "gpt", "stream_options": options}), None)
+    events = [event for delta in deltas for event in speaker.encode_delta(delta)]
     return [
         msgspec.json.decode(event.removeprefix(b"data: "))
         for event in events
@@ -287,14 +289,14 @@ def test_an_interrupted_answer_ended_with_an_error() -> None:
 
 
 def test_a_body_that_is_none_is_answered_where_nobody_checks() -> None:
-    assert [*Speaker(received(b"?"), None).opening()]
+    assert [*ChatEncoder(received(b"?"), None).opening()]
 
 
 # --- What it objects to -------------------------------------------------------------------------
 
 
 def objection(fields: dict[str, Any]) -> Problem | None:
-    return LANGUAGE.problem(received({"model": "gpt", "stream": True, "messages": HI, **fields}))
+    return DIALECT.problem(received({"model": "gpt", "stream": True, "messages": HI, **fields}))
 
 
 def calls(*ids: str, **more: Any) -> dict[str, Any]:
@@ -448,7 +450,7 @@ def test_what_is_wrong_is_refused(fields: dict[str, Any], words: str) -> None:
 
 def asked(body: Any = None, path: str = "/v1/chat/completions", **headers: str | None) -> Problem:
     body = {"model": "gpt", "stream": True, "messages": HI} if body is None else body
-    problem = LANGUAGE.problem(received(body, path, **headers))
+    problem = DIALECT.problem(received(body, path, **headers))
     assert problem is not None
     return problem
 
@@ -467,7 +469,7 @@ def test_the_head_of_a_request_is_looked_at() -> None:
 @pytest.mark.parametrize("headers", [{}, {"api-key": "k"}, {"authorization": "Bearer k"}])
 def test_a_key_may_be_in_another_header_or_in_none(headers: dict[str, str]) -> None:
     body = {"model": "m", "stream": True, "messages": HI}
-    assert LANGUAGE.problem(received(body, Authorization=None, **headers)) is None
+    assert DIALECT.problem(received(body, Authorization=None, **headers)) is None
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"7"])
@@ -487,5 +489,5 @@ def test_a_body_that_is_none_is_refused(body: bytes) -> None:
     ],
 )
 def test_a_refusal_looks_like_the_real_one(problem: Problem, error: dict[str, Any]) -> None:
-    said = msgspec.json.decode(LANGUAGE.refusal(problem))
+    said = msgspec.json.decode(DIALECT.refusal(problem))
     assert said == {"error": {"message": "No.", "param": None, **error}}

@@ -23,7 +23,7 @@ from openai.types.responses import (
 from holdfast.kernel.messages import File, Reasoning, Text, ToolCall, ToolResult
 from holdfast.kernel.model import CallEnded, CallStarted, Notice, PartAdded, PartEnded
 from holdfast.testing import (
-    Turn,
+    ScriptedTurn,
     call,
     call_raw,
     fail,
@@ -34,8 +34,8 @@ from holdfast.testing import (
     think,
     usage,
 )
-from holdfast.testing.fake.dialect import Language, Problem, Received
-from holdfast.testing.fake.openai_responses import language
+from holdfast.testing.fake.dialect import FakeDialect, Problem, ReceivedRequest
+from holdfast.testing.fake.openai_responses import new_dialect
 from holdfast.testing.fake.provider import FakeProvider
 
 Json = dict[str, Any]
@@ -53,7 +53,7 @@ async def client_of(fake: FakeProvider) -> AsyncIterator[openai.AsyncOpenAI]:
             yield client
 
 
-def heard(turn: Turn, **options: Any) -> Response:
+def heard(turn: ScriptedTurn, **options: Any) -> Response:
     """What the SDK makes of a turn. On a real event loop, which its client needs."""
 
     async def ask() -> Response | openai.APIError:
@@ -151,7 +151,7 @@ def test_the_sdk_hears_parts_that_come_whole() -> None:
 
 @pytest.mark.parametrize("chunks", range(1, 12))
 def test_a_blank_line_begins_a_new_part_of_a_summary(chunks: int) -> None:
-    response = answered(language(), [think("One.\n\nTwo\n", chunks=chunks), say("Hi")])
+    response = answered(new_dialect(), [think("One.\n\nTwo\n", chunks=chunks), say("Hi")])
     assert [part["text"] for part in response["output"][0]["summary"]] == ["One.", "Two\n"]
 
 
@@ -191,7 +191,7 @@ def test_the_sdk_hears_how_an_answer_ended() -> None:
         ([say("Hi")], "completed", None),
     ):
 
-        async def ask(turn: Turn = turn) -> Response:
+        async def ask(turn: ScriptedTurn = turn) -> Response:
             fake = FakeProvider("openai_responses", [turn])
             async with client_of(fake) as client:
                 stream = await client.responses.create(model="gpt-5", input="Hi", stream=True)
@@ -216,7 +216,7 @@ def test_the_sdk_hears_how_an_answer_ended() -> None:
         (fail("No", status=503), openai.InternalServerError),
     ],
 )
-def test_the_sdk_hears_refusals(failing: Turn, error: type[openai.APIStatusError]) -> None:
+def test_the_sdk_hears_refusals(failing: ScriptedTurn, error: type[openai.APIStatusError]) -> None:
     with pytest.raises(error, match="No"):
         heard(failing)
 
@@ -280,18 +280,18 @@ TOOL: Final[Json] = {
 OPEN: Final[Json] = {"type": "object", "properties": {"a": {"type": "string"}}}
 
 
-def received(body: Any, path: str = "/v1/responses", **headers: str) -> Received:
+def received(body: Any, path: str = "/v1/responses", **headers: str) -> ReceivedRequest:
     data = body if isinstance(body, bytes) else msgspec.json.encode(body)
-    return Received(path, {}, headers or {"Authorization": "Bearer k"}, data)
+    return ReceivedRequest(path, {}, headers or {"Authorization": "Bearer k"}, data)
 
 
 def shown(url: str) -> Json:
     return {"role": "user", "content": [{"type": "input_image", "image_url": url}]}
 
 
-def objection(spoken: Language | None = None, **fields: Any) -> Problem | None:
+def objection(spoken: FakeDialect | None = None, **fields: Any) -> Problem | None:
     body = {"model": "gpt-5", "stream": True, "store": False, "input": [HI], **fields}
-    return (spoken or language()).problem(received(body))
+    return (spoken or new_dialect()).problem(received(body))
 
 
 @pytest.mark.parametrize(
@@ -434,8 +434,8 @@ def test_a_stored_answer_that_is_not_known_has_its_own_code() -> None:
     ],
     ids=["path", "no key", "empty key", "no JSON", "no object"],
 )
-def test_what_is_no_request_at_all(asked: Received, status: int) -> None:
-    problem = language().problem(asked)
+def test_what_is_no_request_at_all(asked: ReceivedRequest, status: int) -> None:
+    problem = new_dialect().problem(asked)
     assert problem is not None
     assert problem.status == status
 
@@ -443,15 +443,15 @@ def test_what_is_no_request_at_all(asked: Received, status: int) -> None:
 # --- What it remembers --------------------------------------------------------------------------
 
 
-def answered(spoken: Language, turn: Any, **fields: Any) -> Json:
+def answered(spoken: FakeDialect, turn: Any, **fields: Any) -> Json:
     """The response to a request, which the language has then given."""
     body = {"model": "gpt-5", "stream": True, "store": True, "input": [HI], **fields}
-    speaker = spoken.speaker(received(body), None)
+    speaker = spoken.encoder(received(body), None)
     fake = FakeProvider("openai_responses", [turn])
     data = [*speaker.opening()]
     for step in fake._script.steps(0, None):
         assert not callable(step)
-        data += speaker.say(step)  # type: ignore[arg-type]
+        data += speaker.encode_delta(step)  # type: ignore[arg-type]
     last = data[-1].split(b"data: ", 1)[1]
     response: Json = msgspec.json.decode(last)["response"]
     return response
@@ -461,7 +461,7 @@ SEARCHED: Final = [think("hm"), CallStarted("ws", "web_search", True), CallEnded
 
 
 def test_a_search_must_directly_follow_its_reasoning() -> None:
-    spoken = language()
+    spoken = new_dialect()
     response = answered(spoken, SEARCHED, include=["reasoning.encrypted_content"])
     thought, search, said = response["output"]
     assert objection(spoken, input=[HI, thought, search, said, HI]) is None
@@ -473,7 +473,7 @@ def test_a_search_must_directly_follow_its_reasoning() -> None:
 
 
 def test_any_item_needs_the_reasoning_it_came_of() -> None:
-    spoken = language()
+    spoken = new_dialect()
     response = answered(spoken, [think("hm"), say("Ho")], include=["reasoning.encrypted_content"])
     thought, said = response["output"]
     assert objection(spoken, input=[HI, thought, said]) is None
@@ -485,7 +485,7 @@ def test_any_item_needs_the_reasoning_it_came_of() -> None:
 
 
 def test_a_stored_answer_can_be_built_upon() -> None:
-    spoken = language()
+    spoken = new_dialect()
     response = answered(spoken, call("f"))
     output = {"type": "function_call_output", "call_id": "call_1", "output": "it"}
     linked = {"previous_response_id": response["id"], "store": True}
@@ -496,7 +496,7 @@ def test_a_stored_answer_can_be_built_upon() -> None:
 
 
 def test_stored_reasoning_is_known_by_its_id() -> None:
-    spoken = language()
+    spoken = new_dialect()
     thought, said = answered(spoken, [think("hm"), say("Ho")])["output"]
     assert "encrypted_content" not in thought
     assert objection(spoken, store=True, input=[HI, thought, said]) is None
@@ -504,11 +504,11 @@ def test_stored_reasoning_is_known_by_its_id() -> None:
 
 
 def test_what_was_not_stored_cannot_be_built_upon() -> None:
-    spoken = language()
+    spoken = new_dialect()
     response = answered(spoken, say("Ho"), store=False)
     assert objection(spoken, previous_response_id=response["id"]) is not None
 
 
 def test_two_fakes_do_not_share_their_memory() -> None:
-    response = answered(language(), say("Ho"))
-    assert objection(language(), previous_response_id=response["id"]) is not None
+    response = answered(new_dialect(), say("Ho"))
+    assert objection(new_dialect(), previous_response_id=response["id"]) is not None

@@ -13,7 +13,7 @@ from holdfast.errors import ConfigError, RunFailed
 from holdfast.events import TextDelta
 from holdfast.models import Model
 from holdfast.providers.anthropic import Anthropic
-from holdfast.providers.http import SHARED
+from holdfast.providers.http import SHARED_CLIENT
 from holdfast.testing import FakeProvider, endless, fail, lost, opens, respond, say
 
 Reached = Callable[[FakeProvider], AbstractAsyncContextManager[Model]]
@@ -28,7 +28,7 @@ async def in_memory(fake: FakeProvider) -> AsyncIterator[Model]:
 async def on_loopback(fake: FakeProvider) -> AsyncIterator[Model]:
     async with fake.serve() as base_url:
         yield Anthropic("claude-opus-5-5", api_key="k", base_url=base_url)
-        await SHARED.close()
+        await SHARED_CLIENT.close()
 
 
 both = pytest.mark.parametrize("reached", [in_memory, on_loopback])
@@ -76,7 +76,7 @@ async def test_a_mistake_in_a_script_reaches_the_test_as_it_is() -> None:
             model = Anthropic("m", api_key="k", base_url=base_url)
             with pytest.raises(RunFailed):
                 await Agent(model=model).run("Well?")
-            await SHARED.close()
+            await SHARED_CLIENT.close()
 
 
 async def test_what_the_block_raises_leaves_it_as_it_is() -> None:
@@ -93,7 +93,7 @@ async def test_a_stream_without_end_ends_with_the_server() -> None:
             async for event in run:
                 if isinstance(event, TextDelta):
                     break
-        await SHARED.close()
+        await SHARED_CLIENT.close()
     assert fake.open == 0
 
 

@@ -106,7 +106,7 @@ async def test_it_decorates_an_async_function() -> None:
 def test_the_check_runs_around_every_async_test(
     pytester: pytest.Pytester, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(VirtualLoop, "patience", 0.0)
+    monkeypatch.setattr(VirtualLoop, "io_timeout", 0.0)
     here = request.config.rootpath / "tests" / "conftest.py"
     pytester.makeconftest(here.read_text())
     pytester.makepyfile(

@@ -17,7 +17,7 @@ from holdfast.kernel.errors import HoldfastError
 from holdfast.kernel.events import ToolStarted
 from holdfast.kernel.messages import dump, load
 from holdfast.kernel.tool import Tool
-from holdfast.testing import ScriptedModel, Turn, call
+from holdfast.testing import ScriptedModel, ScriptedTurn, call
 from holdfast.tools.edit_file import edit_file
 from holdfast.tools.files.document import ERRORS, Encoding, shown
 from holdfast.tools.files.plan import ChangeRefused
@@ -162,7 +162,7 @@ async def test_who_has_edited_a_file_has_not_seen_all_of_it(place: Place) -> Non
 # --- in a run -----------------------------------------------------------------------------------
 
 
-def agent(place: Place, *script: Turn) -> Agent:
+def agent(place: Place, *script: ScriptedTurn) -> Agent:
     return Agent(model=ScriptedModel(script), tools=[place.read, place.edit_if_agreed])
 
 

@@ -11,7 +11,7 @@ from holdfast import Agent, RunResult, approve
 from holdfast.kernel.events import ToolProgressed, ToolStarted
 from holdfast.kernel.messages import dump, load
 from holdfast.kernel.tool import Tool
-from holdfast.testing import ScriptedModel, Turn, call
+from holdfast.testing import ScriptedModel, ScriptedTurn, call
 from holdfast.tools.files.document import Document
 from holdfast.tools.files.plan import ChangeRefused, PlannedChange, carry_out, current
 from holdfast.tools.read_file import read_file
@@ -200,7 +200,7 @@ async def test_half_a_character_is_refused(place: Place) -> None:
 # --- in a run -----------------------------------------------------------------------------------
 
 
-def agent(place: Place, *script: Turn) -> Agent:
+def agent(place: Place, *script: ScriptedTurn) -> Agent:
     return Agent(model=ScriptedModel(script), tools=[place.read, place.write_if_agreed])
 
 

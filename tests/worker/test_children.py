@@ -12,7 +12,7 @@ from holdfast.chat import queries
 from holdfast.kernel.messages import ToolResult
 from holdfast.kernel.model import Request
 from holdfast.store.database import Database
-from holdfast.testing import Clock, Item, call, call_raw, pause, say, usage
+from holdfast.testing import Clock, ScriptItem, call, call_raw, pause, say, usage
 from holdfast.tools.subagents import subagents
 from tests.worker.workers import Life, living, results_of
 
@@ -36,7 +36,7 @@ def as_parent(*turns: Any, child: Any = "Done below.") -> Any:
     return [answer] * 50
 
 
-def wait_for_all(request: Request) -> Item:
+def wait_for_all(request: Request) -> ScriptItem:
     return call("wait_agents", agents=child_in(request))
 
 
@@ -70,7 +70,7 @@ def by_agent(result: ToolResult) -> dict[str, Any]:
     return {one.pop("agent"): one for one in json.loads(result.text)}
 
 
-def one_of_each(request: Request) -> Item:
+def one_of_each(request: Request) -> ScriptItem:
     """A child that is asked for a quick answer, and one that takes long."""
     return "Quick." if "quick" in request.messages[0].text else [pause(1_000), say("Slow.")]
 
@@ -115,7 +115,7 @@ async def test_a_wait_that_reaches_its_deadline_reports_finished_children_and_th
 async def test_reports_stand_in_the_order_in_which_the_children_were_named(
     db: Database, clock: Clock
 ) -> None:
-    def wait_backwards(request: Request) -> Item:
+    def wait_backwards(request: Request) -> ScriptItem:
         spawned = sorted(json.loads(one.text)["agent"] for one in results_of(request.messages))
         return call("wait_agents", agents=[*spawned[::-1], "nobody", *spawned])
 
@@ -134,7 +134,7 @@ async def test_reports_stand_in_the_order_in_which_the_children_were_named(
 async def test_what_an_unfinished_child_said_between_its_steps_is_not_its_report(
     db: Database, clock: Clock
 ) -> None:
-    def below(request: Request) -> Item:
+    def below(request: Request) -> ScriptItem:
         if not any(message.results for message in request.messages):
             return [say("I look first."), call("list_agents")]
         return [pause(1_000), say("Late.")]
@@ -195,7 +195,7 @@ async def test_children_are_waited_for_also_when_their_list_is_given_as_text(
 ) -> None:
     """Models do that, and every other tool gets the list that it stands for."""
 
-    def wait(request: Request) -> Item:
+    def wait(request: Request) -> ScriptItem:
         return call("wait_agents", agents=json.dumps(child_in(request)))
 
     script = as_parent(
@@ -254,7 +254,7 @@ async def test_interrupting_a_parent_stops_its_children(db: Database, clock: Clo
 
 
 async def test_a_child_can_be_told_something_and_stopped(db: Database, clock: Clock) -> None:
-    def below(request: Request) -> Item:
+    def below(request: Request) -> ScriptItem:
         told = any(message.text == "more" for message in request.messages)
         return "More." if told else [say("Hm"), pause(1_000)]
 
@@ -297,7 +297,7 @@ async def test_a_parent_cannot_reach_a_chat_that_is_not_below_it(
 
 
 async def test_depth_is_limited_and_the_model_is_told(db: Database, clock: Clock) -> None:
-    def answer(request: Request) -> Item:
+    def answer(request: Request) -> ScriptItem:
         done = any(message.results for message in request.messages)
         return "Enough." if done else call("spawn_agent", prompt="deeper")
 

@@ -22,8 +22,8 @@ from holdfast.kernel.tool import tool
 from holdfast.store.database import Database
 from holdfast.testing import (
     Clock,
-    Item,
     ScriptedModel,
+    ScriptItem,
     call,
     call_raw,
     cut,
@@ -188,7 +188,7 @@ async def test_what_was_counted_of_half_an_answer_is_kept_with_it_and_counted_on
 
 @pytest.mark.parametrize("said", [[], [say("Half")]], ids=["nothing", "half"])
 async def test_what_was_counted_of_answers_that_were_cut_is_counted(
-    db: Database, clock: Clock, said: list[Item]
+    db: Database, clock: Clock, said: list[ScriptItem]
 ) -> None:
     lost = fail(status=503)
     script = [[Ping(Usage(7)), *said, lost], [Ping(Usage(7)), *said, cut()], "Done."]

@@ -22,7 +22,7 @@ from holdfast.providers.openai_chat import OpenAIChat
 from holdfast.providers.profile import Profile
 from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, FakeProvider, ScriptedModel, fail, hang, pause, usage
-from holdfast.testing.fake.dialect import Received
+from holdfast.testing.fake.dialect import ReceivedRequest
 from holdfast.worker.titles import TITLES_AT_START
 from tests.worker.workers import world_of
 
@@ -135,7 +135,7 @@ class Picky:
         self.efforts: list[str | None] = []
         """What was asked for with each request for a title."""
 
-    def _object(self, received: Received) -> Any:
+    def _object(self, received: ReceivedRequest) -> Any:
         if TITLE_INSTRUCTIONS not in str(received.json):
             return "Fixed."
         self.efforts.append(received.json.get("reasoning_effort"))

@@ -21,7 +21,7 @@ from holdfast.kernel.policy import Policy, Retry
 from holdfast.kernel.stop_guard import Inject, Stopping
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database
-from holdfast.testing import Clock, Item, call, call_raw, cut, fail, finish, hang, pause, say
+from holdfast.testing import Clock, ScriptItem, call, call_raw, cut, fail, finish, hang, pause, say
 from holdfast.testing import usage as reports
 from tests.worker.workers import Life, asks, in_short, living, results_of, soon
 
@@ -246,7 +246,7 @@ async def note(text: str) -> str:
     return f"noted {text}"
 
 
-def notes(text: str) -> Item:
+def notes(text: str) -> ScriptItem:
     """A call by a provider that gives every call of every answer the same id."""
     return call_raw("note", f'{{"text": "{text}"}}', id="same")
 

@@ -13,15 +13,15 @@ from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.errors import ConfigError, ProviderError
 from holdfast.kernel.model import Delta, Effort, Request
 from holdfast.kernel.ports import Ports
-from holdfast.providers.anthropic.request import Target, encode
-from holdfast.providers.anthropic.stream import CODES, Decoder
-from holdfast.providers.context_limits import reported
-from holdfast.providers.endpoint import address, check, headers_for
-from holdfast.providers.http import SHARED, Http
-from holdfast.providers.model_stream import BROKEN, Call, answer
+from holdfast.providers.anthropic.request import AnthropicTarget, encode
+from holdfast.providers.anthropic.stream import ERROR_CODES, AnthropicDecoder
+from holdfast.providers.context_limits import reported_limit
+from holdfast.providers.endpoint import address, check_endpoint, headers_for
+from holdfast.providers.http import SHARED_CLIENT, Http
+from holdfast.providers.model_stream import CONNECTION_ERRORS, WireRequest, stream_answer
 from holdfast.providers.profile import UNKNOWN, Profile
 
-VERSION: Final = "2023-06-01"
+API_VERSION: Final = "2023-06-01"
 """Of the protocol."""
 MAX_PAUSES: Final = 10
 """How often a paused answer is asked on before it is taken as it is."""
@@ -43,18 +43,18 @@ class Anthropic:
         provider: str = "anthropic",
         headers: Mapping[str, str] | None = None,
         profile: Profile = UNKNOWN,
-        http: Http = SHARED,
+        http: Http = SHARED_CLIENT,
         betas: Sequence[str] = (),
     ) -> None:
         """`betas` are features that have to be asked for by name. `headers` win over ours."""
-        check(model, provider, base_url, api_key)
+        check_endpoint(model, provider, base_url, api_key)
         _check_options(profile, betas)
         self.profile = profile
-        self._target = Target(provider, model, profile)
+        self._target = AnthropicTarget(provider, model, profile)
         parts = urlsplit(base_url)
         base = parts._replace(path=parts.path.rstrip("/").removesuffix("/v1")).geturl()
         self._url = address(base, "/v1/messages")
-        ours = {"anthropic-version": VERSION, "x-api-key": api_key}
+        ours = {"anthropic-version": API_VERSION, "x-api-key": api_key}
         if betas:
             ours["anthropic-beta"] = ",".join(betas)
         self._headers = headers_for(ours, headers)
@@ -69,7 +69,7 @@ class Anthropic:
 
     @property
     def window(self) -> int | None:
-        return reported(self._http, self._url, self.name) or self.profile.window
+        return reported_limit(self._http, self._url, self.name) or self.profile.window
 
     @property
     def efforts(self) -> tuple[Effort, ...] | None:
@@ -77,39 +77,41 @@ class Anthropic:
 
     def stream(self, request: Request) -> AsyncIterator[Delta]:
         if request.provider_tools:  # nothing else makes the provider pause
-            return self._in_goes(request)
-        decoder = Decoder(self._target.provider, self.profile.price)
-        return answer(self._http, self._call(request), decoder, CODES)
+            return self._stream_with_pauses(request)
+        decoder = AnthropicDecoder(self._target.provider, self.profile.price)
+        return stream_answer(self._http, self._wire_request(request), decoder, ERROR_CODES)
 
-    async def _in_goes(self, request: Request) -> AsyncGenerator[Delta]:
+    async def _stream_with_pauses(self, request: Request) -> AsyncGenerator[Delta]:
         """One answer, also when the provider pauses while it runs its own tools.
 
         It then wants to be given what it has said so far, exactly so, and goes on where it was.
         Nobody else has to know: what comes next belongs to the same answer.
         """
-        decoder = Decoder(self._target.provider, self.profile.price, resumable=True)
-        so_far = Assembly(self.name, Ports())
-        call = self._call(request)
-        for left in range(MAX_PAUSES, -1, -1):
-            decoder.resumable = left > 0
+        decoder = AnthropicDecoder(self._target.provider, self.profile.price, resumable=True)
+        assembly = Assembly(self.name, Ports())
+        call = self._wire_request(request)
+        for pauses_left in range(MAX_PAUSES, -1, -1):
+            decoder.resumable = pauses_left > 0
             try:
-                async with aclosing(answer(self._http, call, decoder, CODES)) as deltas:
+                async with aclosing(
+                    stream_answer(self._http, call, decoder, ERROR_CODES)
+                ) as deltas:
                     async for delta in deltas:
-                        so_far.feed(delta)
+                        assembly.feed(delta)
                         yield delta
             except ProviderError as error:
-                if not decoder.paused or error.kind not in BROKEN:
+                if not decoder.paused or error.kind not in CONNECTION_ERRORS:
                     raise  # behind a pause it does not matter how the connection ended
-            said = so_far.partial("interrupted") if decoder.paused else None
-            if said is None:
+            partial = assembly.partial("interrupted") if decoder.paused else None
+            if partial is None:
                 return
             decoder.resume()
-            asked = replace(request, messages=(*request.messages, said))
-            call = replace(self._call(asked, decoder.container), notices=())
+            continued = replace(request, messages=(*request.messages, partial))
+            call = replace(self._wire_request(continued, decoder.container), notices=())
 
-    def _call(self, request: Request, container: str | None = None) -> Call:
+    def _wire_request(self, request: Request, container: str | None = None) -> WireRequest:
         body, notices = encode(request, self._target, container)
-        return Call(self._url, self._headers, body, notices, self.name)
+        return WireRequest(self._url, self._headers, body, notices, self.name)
 
 
 def _check_options(profile: Profile, betas: Sequence[str]) -> None:

@@ -11,26 +11,26 @@ import msgspec
 from msgspec import Struct
 
 
-class Written(Struct, gc=False):
+class CacheCreation(Struct, gc=False):
     ephemeral_1h_input_tokens: int | None = None
 
 
-class Tokens(Struct, gc=False):
+class AnthropicUsage(Struct, gc=False):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
-    cache_creation: Written | None = None
+    cache_creation: CacheCreation | None = None
     """How long the cache keeps what was written."""
     cache_read_input_tokens: int | None = None
     output_tokens_details: dict[str, Any] | None = None
 
 
-class Opening(Struct):
+class MessageStart(Struct):
     id: str | None = None
-    usage: Tokens | None = None
+    usage: AnthropicUsage | None = None
 
 
-class Piece(Struct):
+class AnthropicDelta(Struct):
     """What is new, of a block or of the whole answer."""
 
     type: str | None = None
@@ -45,21 +45,21 @@ class Piece(Struct):
     container: dict[str, Any] | None = None
 
 
-class Event(Struct):
+class AnthropicEvent(Struct):
     type: str | None = None
     index: int | None = None
-    delta: Piece | None = None
+    delta: AnthropicDelta | None = None
     content_block: dict[str, Any] | None = None
-    message: Opening | None = None
-    usage: Tokens | None = None
+    message: MessageStart | None = None
+    usage: AnthropicUsage | None = None
     error: Any = None
 
 
-read: Final = msgspec.json.Decoder(Event).decode
+read_event: Final = msgspec.json.Decoder(AnthropicEvent).decode
 """One event."""
 
 
-def fields_of(data: bytes) -> dict[str, Any]:
+def delta_fields(data: bytes) -> dict[str, Any]:
     """All that an event says of what is new, also what nobody knows."""
     fields: dict[str, Any] = msgspec.json.decode(data)["delta"]
     return fields

@@ -6,7 +6,7 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
@@ -21,80 +21,79 @@ from holdfast.kernel.messages import (
     ToolResult,
 )
 from holdfast.providers.foreign_messages import (
+    call_as_text,
     family,
-    in_words,
-    left_out,
+    file_as_text,
+    file_url,
+    is_sendable,
     media_type,
+    omitted_file,
     provider_of,
-    readable,
-    sendable,
-    spelled_out,
-    url_of,
+    replayable_parts,
 )
+from holdfast.providers.json_body import JsonObject
 from holdfast.providers.profile import Family
 
-Json: TypeAlias = dict[str, Any]
-
-FILES: Final[tuple[Family, ...]] = ("image", "pdf", "text")
-IMAGES: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
-THINKING: Final = frozenset({"thinking", "redacted_thinking"})
-BEGINNING: Final = "[The conversation begins with an answer.]"
+DEFAULT_FILES: Final[tuple[Family, ...]] = ("image", "pdf", "text")
+IMAGE_TYPES: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
+THINKING_BLOCKS: Final = frozenset({"thinking", "redacted_thinking"})
+LEADING_USER_TEXT: Final = "[The conversation begins with an answer.]"
 """The API wants the user to speak first."""
-EMPTY: Final = "[empty message]"
+EMPTY_MESSAGE_TEXT: Final = "[empty message]"
 """The API takes no message without a word, and wants the user to speak last."""
 
 
-class Writer:
+class MessageEncoder:
     """Writes messages for one provider. `notices` are what people should be told about it."""
 
     def __init__(self, provider: str, name: str, files: tuple[Family, ...] | None) -> None:
         self.notices: list[str] = []
         self._provider = provider
         self._name = name
-        self._files = FILES if files is None else files
+        self._files = DEFAULT_FILES if files is None else files
 
-    def write(self, messages: Sequence[Message]) -> list[Json]:
+    def write(self, messages: Sequence[Message]) -> list[JsonObject]:
         """Users and the model in turns, whoever else wrote something."""
-        wires: list[Json] = []
+        turns: list[JsonObject] = []
         for message in messages:
             is_answer = message.role == "assistant"
             role = "assistant" if is_answer else "user"
-            blocks = self._answer(message) if is_answer else self._said(message)
-            if wires and wires[-1]["role"] == role:
-                wires[-1]["content"] += blocks
+            blocks = self._answer_blocks(message) if is_answer else self._user_blocks(message)
+            if turns and turns[-1]["role"] == role:
+                turns[-1]["content"] += blocks
             elif blocks:
-                wires.append({"role": role, "content": blocks})
-        for wire in wires:
-            if wire["role"] == "user":  # results stand right behind their calls
-                wire["content"].sort(key=lambda block: block["type"] != "tool_result")
-        if wires and wires[0]["role"] == "assistant":
-            wires.insert(0, {"role": "user", "content": [text_block(BEGINNING)]})
-        return wires
+                turns.append({"role": role, "content": blocks})
+        for turn in turns:
+            if turn["role"] == "user":  # results stand right behind their calls
+                turn["content"].sort(key=lambda block: block["type"] != "tool_result")
+        if turns and turns[0]["role"] == "assistant":
+            turns.insert(0, {"role": "user", "content": [text_block(LEADING_USER_TEXT)]})
+        return turns
 
-    def _said(self, message: Message) -> list[Json]:
-        blocks: list[Json] = []
+    def _user_blocks(self, message: Message) -> list[JsonObject]:
+        blocks: list[JsonObject] = []
         for part in message.parts:
             match part:
                 case Text(text=text) if text.strip():
                     blocks.append(text_block(text))
                 case File():
-                    blocks.append(self._file(part))
+                    blocks.append(self._file_block(part))
                 case Source(url=url, title=title):
                     blocks.append(text_block(f"{title}: {url}" if title else url))
                 case ToolResult():
-                    blocks.append(self._result(part))
+                    blocks.append(self._result_block(part))
                 case _:
                     pass
-        return blocks or [text_block(EMPTY)]
+        return blocks or [text_block(EMPTY_MESSAGE_TEXT)]
 
-    def _result(self, result: ToolResult) -> Json:
-        content: list[Json] = []
+    def _result_block(self, result: ToolResult) -> JsonObject:
+        content: list[JsonObject] = []
         for part in result.content:
             if isinstance(part, File):
-                content.append(self._file(part))
+                content.append(self._file_block(part))
             elif part.text.strip():
                 content.append(text_block(part.text))
-        block: Json = {"type": "tool_result", "tool_use_id": _id(result.call_id)}
+        block: JsonObject = {"type": "tool_result", "tool_use_id": _valid_id(result.call_id)}
         only_text = all(part["type"] == "text" for part in content)
         if content:
             block["content"] = content[0]["text"] if only_text and len(content) == 1 else content
@@ -102,83 +101,89 @@ class Writer:
             block["is_error"] = True
         return block
 
-    def _answer(self, message: Message) -> list[Json]:
+    def _answer_blocks(self, message: Message) -> list[JsonObject]:
         if provider_of(message) == self._provider:
-            blocks = self._own(message)
+            blocks = self._own_blocks(message)
         else:
-            blocks = [self._foreign(part) for part in readable(message, self._provider)]
-        made = [block for block in blocks if block is not None]
-        while made and made[-1]["type"] in THINKING:  # the API wants something behind a thought
-            made.pop()
-        return made
+            blocks = [
+                self._foreign_block(part) for part in replayable_parts(message, self._provider)
+            ]
+        sendable = [block for block in blocks if block is not None]
+        while (
+            sendable and sendable[-1]["type"] in THINKING_BLOCKS
+        ):  # the API wants something behind a thought
+            sendable.pop()
+        return sendable
 
-    def _foreign(self, part: Part) -> Json | None:
+    def _foreign_block(self, part: Part) -> JsonObject | None:
         match part:
             case Text(text=text) if text.strip():
                 return text_block(text)
             case ToolCall():
-                return _call(part, {})
+                return _call_block(part, {})
             case File():
-                return self._left_out(part)
+                return self._omitted_block(part)
             case _:
                 return None
 
-    def _own(self, message: Message) -> list[Json | None]:
+    def _own_blocks(self, message: Message) -> list[JsonObject | None]:
         """An answer that came from there, block for block as it came."""
-        parts = self._in_order(message.parts)
+        parts = self._in_block_order(message.parts)
         ids = {part.id for part in parts if isinstance(part, ToolCall)}
         results = {part.call_id: part for part in message.results}
-        blocks: list[Json | None] = []
+        blocks: list[JsonObject | None] = []
         for part in parts:
-            note = self._note(part)
+            note = self._own_metadata(part)
             match part:
                 case Text(text=text) if text.strip() and "citations" in note:
                     blocks.append({**text_block(text), "citations": note["citations"]})
                 case Reasoning():
-                    blocks.append(_thought(part, note))
-                case ToolCall(provider_executed=True) if not self._kept(part, results):
-                    blocks.append(text_block(in_words(part, results.get(part.id))))
+                    blocks.append(_thinking_block(part, note))
+                case ToolCall(provider_executed=True) if not self._has_raw_block(part, results):
+                    blocks.append(text_block(call_as_text(part, results.get(part.id))))
                 case ToolCall():
-                    blocks.append(_call(part, _reachable(note, ids)))
+                    blocks.append(_call_block(part, _without_lost_caller(note, ids)))
                 case ToolResult(call_id=id) if "block" in note:
-                    blocks.append({**note["block"], "tool_use_id": _id(id)})
+                    blocks.append({**note["block"], "tool_use_id": _valid_id(id)})
                 case _:
-                    blocks.append(self._foreign(part))
+                    blocks.append(self._foreign_block(part))
         return blocks
 
-    def _kept(self, call: ToolCall, results: Mapping[str, ToolResult]) -> bool:
+    def _has_raw_block(self, call: ToolCall, results: Mapping[str, ToolResult]) -> bool:
         """Whether we have what the API wants back. A record that others made may lack it."""
         result = results.get(call.id)
-        return "type" in self._note(call) and (result is None or "block" in self._note(result))
+        return "type" in self._own_metadata(call) and (
+            result is None or "block" in self._own_metadata(result)
+        )
 
-    def _in_order(self, parts: Sequence[Part]) -> list[Part]:
+    def _in_block_order(self, parts: Sequence[Part]) -> list[Part]:
         """As the blocks came. One without a number stood behind all that are before it here."""
-        last = -1
-        placed: list[tuple[int, Part]] = []
+        highest = -1
+        indexed: list[tuple[int, Part]] = []
         for part in parts:
-            place = self._note(part).get("index", last)
-            last = max(last, place)
-            placed.append((place, part))
-        return [part for _, part in sorted(placed, key=lambda pair: pair[0])]
+            index = self._own_metadata(part).get("index", highest)
+            highest = max(highest, index)
+            indexed.append((index, part))
+        return [part for _, part in sorted(indexed, key=lambda pair: pair[0])]
 
-    def _note(self, part: Part) -> Mapping[str, Any]:
+    def _own_metadata(self, part: Part) -> Mapping[str, Any]:
         note = (part.metadata or {}).get(self._provider)
         return note if isinstance(note, Mapping) else {}
 
     # --- files ---
 
-    def _file(self, file: File) -> Json:
+    def _file_block(self, file: File) -> JsonObject:
         kind = family(file.media_type)
         block = None
-        if kind in self._files and sendable(file):
-            block = _image(file) if kind == "image" else _document(file, kind)
+        if kind in self._files and is_sendable(file):
+            block = _image_block(file) if kind == "image" else _document_block(file, kind)
         if block is not None:
             return block
-        text = spelled_out(file)
-        return self._left_out(file) if text is None else text_block(text)
+        text = file_as_text(file)
+        return self._omitted_block(file) if text is None else text_block(text)
 
-    def _left_out(self, file: File) -> Json:
-        text, notice = left_out(file, self._name)
+    def _omitted_block(self, file: File) -> JsonObject:
+        text, notice = omitted_file(file, self._name)
         if family(file.media_type) in self._files and _is_insecure(file):
             name = file.name or "a file"
             text = f"[{name} ({file.media_type}) was left out: it could not be fetched]"
@@ -191,11 +196,11 @@ class Writer:
 # --- Blocks -------------------------------------------------------------------------------------
 
 
-def text_block(text: str) -> Json:
+def text_block(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-def _thought(part: Reasoning, note: Mapping[str, Any]) -> Json | None:
+def _thinking_block(part: Reasoning, note: Mapping[str, Any]) -> JsonObject | None:
     if "block" in note:
         return dict(note["block"])
     if part.signature is None:  # an answer that was cut off: the API takes no unsigned thought
@@ -203,17 +208,17 @@ def _thought(part: Reasoning, note: Mapping[str, Any]) -> Json | None:
     return {"type": "thinking", "thinking": part.text, "signature": part.signature}
 
 
-def _call(call: ToolCall, note: Mapping[str, Any]) -> Json:
+def _call_block(call: ToolCall, note: Mapping[str, Any]) -> JsonObject:
     return {
         "type": note.get("type", "tool_use"),
-        "id": _id(call.id),
+        "id": _valid_id(call.id),
         "name": _NOT_IN_NAMES.sub("_", call.tool)[:128] or "_",
-        "input": _input(call.arguments),
+        "input": _call_input(call.arguments),
         **note.get("extra", {}),
     }
 
 
-def _reachable(note: Mapping[str, Any], ids: set[str]) -> Mapping[str, Any]:
+def _without_lost_caller(note: Mapping[str, Any], ids: set[str]) -> Mapping[str, Any]:
     """A call that code made over there, without that code when it is no longer told."""
     extra = note.get("extra", {})
     caller = extra.get("caller")
@@ -223,7 +228,7 @@ def _reachable(note: Mapping[str, Any], ids: set[str]) -> Mapping[str, Any]:
     return {**note, "extra": {key: extra[key] for key in extra if key != "caller"}}
 
 
-def _input(arguments: str) -> Json | msgspec.Raw:
+def _call_input(arguments: str) -> JsonObject | msgspec.Raw:
     """The arguments letter by letter, where they are an object. The API takes nothing else."""
     if not arguments.strip():
         return {}
@@ -237,7 +242,7 @@ def _input(arguments: str) -> Json | msgspec.Raw:
 _NOT_IN_NAMES: Final = re.compile("[^a-zA-Z0-9_-]")
 
 
-def _id(id: str) -> str:
+def _valid_id(id: str) -> str:
     """Ids of other providers may have letters that are not taken here."""
     plain = _NOT_IN_NAMES.sub("_", id)
     if plain == id:
@@ -245,18 +250,18 @@ def _id(id: str) -> str:
     return f"{plain}_{sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
-def _image(file: File) -> Json | None:
-    if media_type(file) not in IMAGES:
+def _image_block(file: File) -> JsonObject | None:
+    if media_type(file) not in IMAGE_TYPES:
         return None
     source = _source(file)
     return None if source is None else {"type": "image", "source": source}
 
 
-def _document(file: File, kind: Family | None) -> Json | None:
-    source: Json | None = None
+def _document_block(file: File, kind: Family | None) -> JsonObject | None:
+    source: JsonObject | None = None
     if kind == "pdf":
         source = _source(file)
-    elif kind == "text" and spelled_out(file) is not None and file.data and file.data.strip():
+    elif kind == "text" and file_as_text(file) is not None and file.data and file.data.strip():
         source = {"type": "text", "media_type": "text/plain", "data": file.data.decode()}
     if source is None:
         return None
@@ -264,13 +269,13 @@ def _document(file: File, kind: Family | None) -> Json | None:
     return {"type": "document", "source": source, **title}
 
 
-def _source(file: File) -> Json | None:
+def _source(file: File) -> JsonObject | None:
     if file.data:
         data = b64encode(file.data).decode()
         return {"type": "base64", "media_type": media_type(file), "data": data}
-    return None if _is_insecure(file) else {"type": "url", "url": url_of(file)}
+    return None if _is_insecure(file) else {"type": "url", "url": file_url(file)}
 
 
 def _is_insecure(file: File) -> bool:
     """The API fetches nothing that anybody on the way could have changed."""
-    return (url_of(file) or "").startswith("http://")
+    return (file_url(file) or "").startswith("http://")

@@ -8,23 +8,23 @@ from typing import Final
 
 from holdfast.kernel.messages import Value
 from holdfast.kernel.model import Effort, ProviderTool, Request, ToolSpec
-from holdfast.providers.anthropic.messages import THINKING, Json, Writer, text_block
-from holdfast.providers.anthropic.schema import held_schema
-from holdfast.providers.foreign_messages import asked_in_words
-from holdfast.providers.json_body import encoded, merged
+from holdfast.providers.anthropic.messages import THINKING_BLOCKS, MessageEncoder, text_block
+from holdfast.providers.anthropic.schema import answer_schema
+from holdfast.providers.foreign_messages import shape_instruction
+from holdfast.providers.json_body import JsonObject, encoded, merged
 from holdfast.providers.profile import Profile
-from holdfast.providers.tool_schema import CHOICES, one_object, with_names
+from holdfast.providers.tool_schema import CHOICE_KEYWORDS, one_object, with_names
 
-MAX_TOKENS: Final = 32_000
+DEFAULT_MAX_TOKENS: Final = 32_000
 """Of an answer, when neither the settings nor the profile say: the API wants to be told. Every
 model that is offered today can write more."""
-MAX_MARKS: Final = 4
+MAX_CACHE_MARKS: Final = 4
 """Places that a request may mark for the cache."""
-MARK: Final = {"type": "ephemeral"}
-LEAST_BUDGET: Final = 1_024
+CACHE_MARK: Final = {"type": "ephemeral"}
+MIN_THINKING_BUDGET: Final = 1_024
 """Tokens of thinking below which the API does not go."""
-BUDGETS: Final[Mapping[Effort, int]] = {
-    "minimal": LEAST_BUDGET,
+THINKING_BUDGETS: Final[Mapping[Effort, int]] = {
+    "minimal": MIN_THINKING_BUDGET,
     "low": 4_096,
     "medium": 8_192,
     "high": 16_384,
@@ -32,27 +32,27 @@ BUDGETS: Final[Mapping[Effort, int]] = {
     "max": 65_536,
 }
 """For models that are told how many tokens to think instead of how hard."""
-FIELD: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+ARGUMENT_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 """What an argument of a tool may be called. One that is not has the whole request refused."""
-LEAST_TOP_P: Final = 0.95
+MIN_TOP_P_WHILE_THINKING: Final = 0.95
 """While thinking."""
-UNKNOWN_SETTINGS: Final = ("presence_penalty", "frequency_penalty")
+UNSUPPORTED_SETTINGS: Final = ("presence_penalty", "frequency_penalty")
 
 # Called by the model alone: when they may also be called by code that the provider runs, half of an
 # answer can wait in a sandbox for a tool of ours, and models that cannot do this refuse them.
-DIRECT: Final = {"allowed_callers": ["direct"]}
-PROVIDER_TOOLS: Final[Mapping[str, Json]] = {
-    "web_search": {"type": "web_search_20260318", "name": "web_search", **DIRECT},
-    "web_fetch": {"type": "web_fetch_20260318", "name": "web_fetch", **DIRECT},
+DIRECT_CALLS_ONLY: Final = {"allowed_callers": ["direct"]}
+PROVIDER_TOOLS: Final[Mapping[str, JsonObject]] = {
+    "web_search": {"type": "web_search_20260318", "name": "web_search", **DIRECT_CALLS_ONLY},
+    "web_fetch": {"type": "web_fetch_20260318", "name": "web_fetch", **DIRECT_CALLS_ONLY},
     "code_execution": {"type": "code_execution_20250825", "name": "code_execution"},
 }
-OPTIONS: Final[Mapping[str, frozenset[str]]] = {
+PROVIDER_TOOL_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
     "web_search": frozenset({"max_uses", "allowed_domains", "blocked_domains", "user_location"}),
     "web_fetch": frozenset({"max_uses", "allowed_domains", "blocked_domains"}),
 }
 
 
-class Target(Value, frozen=True):
+class AnthropicTarget(Value, frozen=True):
     """Who is asked."""
 
     provider: str
@@ -65,7 +65,7 @@ class Target(Value, frozen=True):
 
 
 def encode(
-    request: Request, target: Target, container: str | None = None
+    request: Request, target: AnthropicTarget, container: str | None = None
 ) -> tuple[bytes, tuple[str, ...]]:
     """The body of a call, and what people should be told about what it leaves out."""
     composer = _Composer(request, target)
@@ -79,19 +79,19 @@ def encode(
 class _Composer:
     """Puts one request together."""
 
-    def __init__(self, request: Request, target: Target) -> None:
+    def __init__(self, request: Request, target: AnthropicTarget) -> None:
         self.notices: list[str] = []
         self._request = request
         self._target = target
         self._provider = target.provider
         self._profile = target.profile
 
-    def body(self) -> Json:
+    def body(self) -> JsonObject:
         request = self._request
         settings = request.settings
-        limit = settings.max_output_tokens or self._profile.max_output or MAX_TOKENS
-        body: Json = {"model": self._target.model, "max_tokens": limit, "stream": True}
-        writer = Writer(self._provider, self._target.name, self._profile.files)
+        limit = settings.max_output_tokens or self._profile.max_output or DEFAULT_MAX_TOKENS
+        body: JsonObject = {"model": self._target.model, "max_tokens": limit, "stream": True}
+        writer = MessageEncoder(self._provider, self._target.name, self._profile.files)
         messages = writer.write(request.messages)
         self.notices += writer.notices
         body |= self._thinking(limit, messages)
@@ -104,8 +104,14 @@ class _Composer:
         options = settings.options.get(self._provider, {})
         # One that is given for the whole request is a mark of its own, at its end; and none before
         # it may be for a shorter time.
-        given = options.get("cache_control")
-        _mark(tools, stable, messages, MAX_MARKS - ("cache_control" in options), given or MARK)
+        mark = options.get("cache_control")
+        _add_cache_marks(
+            tools,
+            stable,
+            messages,
+            MAX_CACHE_MARKS - ("cache_control" in options),
+            mark or CACHE_MARK,
+        )
         if system:
             body["system"] = system
         if tools:
@@ -113,21 +119,21 @@ class _Composer:
         body["messages"] = messages
         return body
 
-    def _system(self, instruct: bool) -> tuple[list[Json], list[Json]]:
+    def _system(self, instruct: bool) -> tuple[list[JsonObject], list[JsonObject]]:
         """The system prefix, and those of its blocks that end something to be cached."""
-        blocks: list[Json] = []
-        stable: list[Json] = []
-        for given in self._request.system:
-            if given.text.strip():
-                blocks.append(text_block(given.text))
-                stable += blocks[-1:] if given.cache else ()
+        blocks: list[JsonObject] = []
+        stable: list[JsonObject] = []
+        for prefix in self._request.system:
+            if prefix.text.strip():
+                blocks.append(text_block(prefix.text))
+                stable += blocks[-1:] if prefix.cache else ()
         if self._request.output is not None and instruct:
-            blocks.append(text_block(asked_in_words(self._request.output)))
+            blocks.append(text_block(shape_instruction(self._request.output)))
         return blocks, stable
 
     # --- settings ---
 
-    def _thinking(self, limit: int, messages: Sequence[Json]) -> Json:
+    def _thinking(self, limit: int, messages: Sequence[JsonObject]) -> JsonObject:
         effort = self._profile.effort(self._request.effort)
         if effort is None:
             return {}
@@ -142,34 +148,38 @@ class _Composer:
             }
         if not _may_think(messages):
             return {}
-        if limit <= LEAST_BUDGET:
+        if limit <= MIN_THINKING_BUDGET:
             self._left_out("thinking, because the answer may have so few tokens")
             return {}
-        budget = min(BUDGETS[effort], max(LEAST_BUDGET, limit * 3 // 4))
+        budget = min(THINKING_BUDGETS[effort], max(MIN_THINKING_BUDGET, limit * 3 // 4))
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
-    def _sampling(self, thinking: Json | None) -> Json:
+    def _sampling(self, thinking: JsonObject | None) -> JsonObject:
         settings = self._request.settings
         names = ("temperature", "top_p", "top_k")
         wanted = {name: getattr(settings, name) for name in names}
-        given = {name: value for name, value in wanted.items() if value is not None}
-        sent = dict(given)
+        wanted = {name: value for name, value in wanted.items() if value is not None}
+        sent = dict(wanted)
         if not self._profile.sampling:
             sent = {}
         elif thinking is not None and thinking["type"] != "disabled":
-            sent = {"top_p": given["top_p"]} if given.get("top_p", 0.0) >= LEAST_TOP_P else {}
+            sent = (
+                {"top_p": wanted["top_p"]}
+                if wanted.get("top_p", 0.0) >= MIN_TOP_P_WHILE_THINKING
+                else {}
+            )
         elif "temperature" in sent:
             sent.pop("top_p", None)  # newer models take one of the two
-        for name in (*given, *UNKNOWN_SETTINGS):
+        for name in (*wanted, *UNSUPPORTED_SETTINGS):
             if name not in sent and getattr(settings, name) is not None:
                 self._left_out(name)
         return sent
 
-    def _shape(self) -> Json | None:
+    def _shape(self) -> JsonObject | None:
         shape = self._request.output
         if shape is None or not self._profile.structured:
             return None
-        schema = held_schema(shape.schema)
+        schema = answer_schema(shape.schema)
         if schema is None:
             return None
         if shape.description:
@@ -181,7 +191,7 @@ class _Composer:
 
     # --- tools ---
 
-    def _tools(self) -> list[Json]:
+    def _tools(self) -> list[JsonObject]:
         tools = [self._declared(spec) for spec in self._request.tools]
         for tool in self._request.provider_tools:
             native = tool.native.get(self._provider)
@@ -193,62 +203,70 @@ class _Composer:
                 self._left_out(f"{tool.name}, which it does not have")
         return tools
 
-    def _declared(self, spec: ToolSpec) -> Json:
+    def _declared(self, spec: ToolSpec) -> JsonObject:
         native = spec.native.get(self._provider)
         if native is not None:
             return dict(native)
         schema, rest = {"type": "object", **spec.schema}, ""
-        if not CHOICES.isdisjoint(schema):
-            schema, rest = one_object(schema, CHOICES)
-        schema, odd = with_names(schema, FIELD)
+        if not CHOICE_KEYWORDS.isdisjoint(schema):
+            schema, rest = one_object(schema, CHOICE_KEYWORDS)
+        schema, odd = with_names(schema, ARGUMENT_NAME)
         about = "\n".join(filter(None, (spec.description, rest, odd)))
-        tool: Json = {"name": spec.name}
+        tool: JsonObject = {"name": spec.name}
         if about:
             tool["description"] = about
         tool["input_schema"] = schema
         return tool
 
-    def _options(self, tool: ProviderTool) -> Json:
-        known = OPTIONS.get(tool.name, frozenset())
-        made = {name: value for name, value in tool.options.items() if name in known}
-        if "allowed_domains" in made:
-            made.pop("blocked_domains", None)  # one or the other
-        if isinstance(made.get("user_location"), Mapping):
-            made["user_location"] = {"type": "approximate", **made["user_location"]}
+    def _options(self, tool: ProviderTool) -> JsonObject:
+        supported = PROVIDER_TOOL_OPTIONS.get(tool.name, frozenset())
+        options = {name: value for name, value in tool.options.items() if name in supported}
+        if "allowed_domains" in options:
+            options.pop("blocked_domains", None)  # one or the other
+        if isinstance(options.get("user_location"), Mapping):
+            options["user_location"] = {"type": "approximate", **options["user_location"]}
         for name in tool.options:
-            if name not in made:
+            if name not in options:
                 self._left_out(f"{name} of {tool.name}")
-        return made
+        return options
 
 
 # --- The whole ----------------------------------------------------------------------------------
 
 
-def _may_think(messages: Sequence[Json]) -> bool:
+def _may_think(messages: Sequence[JsonObject]) -> bool:
     """Models with a budget refuse to go on thinking in a turn that began without a thought."""
-    beginning: Json | None = None
+    beginning: JsonObject | None = None
     for wire in reversed(messages):
         if wire["role"] == "assistant":
             beginning = wire
         elif wire["content"][0]["type"] != "tool_result":
             break
-    return beginning is None or beginning["content"][0]["type"] in THINKING
+    return beginning is None or beginning["content"][0]["type"] in THINKING_BLOCKS
 
 
-def _mark(
-    tools: list[Json], system: list[Json], messages: list[Json], left: int, mark: Mapping[str, str]
+def _add_cache_marks(
+    tools: list[JsonObject],
+    system: list[JsonObject],
+    messages: list[JsonObject],
+    available: int,
+    mark: Mapping[str, str],
 ) -> None:
     """Mark what the next request will begin with too: the last two messages, the tools, and as far
     as marks are left the system prefix, its end first."""
-    ends = [end for wire in reversed(messages[-2:]) if (end := _last(wire["content"])) is not None]
+    ends = [
+        end
+        for wire in reversed(messages[-2:])
+        if (end := _last_markable_block(wire["content"])) is not None
+    ]
     ends += [tool for tool in tools[-1:] if not tool.get("defer_loading")]
     ends += reversed(system)
-    taken = sum("cache_control" in tool for tool in tools)
-    for block in ends[: max(0, left - taken)]:
+    used = sum("cache_control" in tool for tool in tools)
+    for block in ends[: max(0, available - used)]:
         block.setdefault("cache_control", mark)
 
 
-def _last(content: list[Json]) -> Json | None:
+def _last_markable_block(content: list[JsonObject]) -> JsonObject | None:
     """The last block that can be marked: no thought, and nothing that we do not know."""
     for block in reversed(content):
         kind = block["type"]

@@ -40,14 +40,19 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
-from holdfast.providers.anthropic.events import Event, Piece, fields_of, read
-from holdfast.providers.anthropic.usage import Meter
-from holdfast.providers.failure import Codes, reported
+from holdfast.providers.anthropic.events import (
+    AnthropicDelta,
+    AnthropicEvent,
+    delta_fields,
+    read_event,
+)
+from holdfast.providers.anthropic.usage import UsageCounter
+from holdfast.providers.failure import ErrorCodes, stream_error
 from holdfast.providers.json_body import encoded
 from holdfast.providers.profile import Price
-from holdfast.providers.surrogates import Halves
+from holdfast.providers.surrogates import SurrogateJoiner
 
-CODES: Final[Codes] = {
+ERROR_CODES: Final[ErrorCodes] = {
     "conflict_error": "server",
     "enforced_spend_limit_reached": "quota",
     "organization_on_hold": "permission",
@@ -56,7 +61,7 @@ CODES: Final[Codes] = {
 }
 """Beside those that several providers share."""
 
-FINISHES: Final[Mapping[str, FinishReason]] = {
+FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "tool_use": "tool_calls",
@@ -66,13 +71,13 @@ FINISHES: Final[Mapping[str, FinishReason]] = {
     "pause_turn": "length",
     "compaction": "length",
 }
-PAUSES: Final = frozenset({"pause_turn", "compaction"})
+PAUSE_REASONS: Final = frozenset({"pause_turn", "compaction"})
 """The provider has more to do and wants to be asked on. Whoever cannot ask takes the answer for one
 that was cut by its length: it is not complete either."""
-SPOKEN: Final = frozenset({"text", "thinking"})
+SEQUENTIAL_BLOCKS: Final = frozenset({"text", "thinking"})
 """Blocks of which there is one at a time."""
 
-COMPLETE: Final = ("stop", "tool_calls")
+COMPLETE_FINISHES: Final = ("stop", "tool_calls")
 """How an answer finishes that nothing has cut."""
 
 
@@ -94,11 +99,11 @@ class _Block:
 
     @property
     def is_call(self) -> bool:
-        return self.kind == "tool_use" or self.runs_there
+        return self.kind == "tool_use" or self.runs_at_provider
 
     @property
-    def runs_there(self) -> bool:
-        return _runs_there(self.raw)
+    def runs_at_provider(self) -> bool:
+        return _is_provider_call(self.raw)
 
     def metadata(self, **note: Any) -> Metadata | None:
         """What the provider wants to have back with it."""
@@ -115,9 +120,9 @@ class _Block:
         return PartEnded() if signature is None else PartEnded(signature, self.metadata())
 
     def call_ended(self) -> CallEnded:
-        note: dict[str, Any] = {"type": self.kind} if self.runs_there else {}
-        known = ("type", "id", "name", "input")
-        extra = {key: value for key, value in self.raw.items() if key not in known}
+        note: dict[str, Any] = {"type": self.kind} if self.runs_at_provider else {}
+        standard = ("type", "id", "name", "input")
+        extra = {key: value for key, value in self.raw.items() if key not in standard}
         if extra:
             note["extra"] = extra
         return CallEnded(self.id, self.metadata(**note))
@@ -128,14 +133,14 @@ class _Block:
         return ToolResult(
             str(raw.get("tool_use_id") or ""),
             self.kind.removesuffix("_tool_result"),
-            (Text(in_words(raw.get("content"))),),
+            (Text(result_text(raw.get("content"))),),
             "failed" if failed else "ok",
             provider_executed=True,
             metadata=self.metadata(block=raw),
         )
 
 
-class Decoder:
+class AnthropicDecoder:
     """The state of one answer, also of one that the provider makes in several goes."""
 
     def __init__(
@@ -149,24 +154,24 @@ class Decoder:
         """Where the provider runs code for this answer."""
         self.deltas: list[Delta] = []
         self._provider = provider
-        self._halves = Halves()
+        self._joiner = SurrogateJoiner()
         # Of the whole answer:
-        self._meter = Meter(price)
-        self._said: dict[str, Any] = {}
+        self._usage = UsageCounter(price)
+        self._facts: dict[str, Any] = {}
         """About it, for whoever wants to know."""
         self._cited: set[str] = set()
-        self._ran_there = False
+        self._provider_ran_tool = False
         # Of this go:
-        self._before = 0
+        self._earlier_blocks = 0
         """Blocks of earlier goes."""
-        self._seen = 0
+        self._block_count = 0
         """Blocks of this go."""
         self._blocks: dict[int, _Block] = {}
         """Those that are open."""
-        self._doubtful: _Block | None = None
+        self._unsettled_call: _Block | None = None
         """The call that has just stopped, when its arguments are none or no JSON. One that the
         length cut off stops like any other: only what follows tells."""
-        self._spoken = False
+        self._has_text = False
         """Whether the text that is arriving is more than nothing yet."""
 
     def feed(self, events: list[bytes]) -> list[Delta]:
@@ -174,19 +179,19 @@ class Decoder:
         append = deltas.append
         for data in events:
             try:
-                event = read(data)
+                event = read_event(data)
             except msgspec.DecodeError:
                 if data.strip() == b"[DONE]":  # some gateways end every stream so
                     continue
-                data = self._halves.joined(data)
-                event = read(data)
+                data = self._joiner.joined(data)
+                event = read_event(data)
             delta = event.delta
             if delta is None or event.type != "content_block_delta":
-                deltas += self._rare(event)
+                deltas += self._other_event(event)
             elif delta.type == "text_delta":
                 if delta.text:
                     append(TextDelta(delta.text))
-                    self._spoken = True
+                    self._has_text = True
             elif delta.type == "thinking_delta":
                 if delta.thinking:
                     append(ReasoningDelta(delta.thinking))
@@ -203,17 +208,17 @@ class Decoder:
         return []  # without `message_stop` nothing is complete
 
     def spent(self) -> Usage | None:
-        return self._meter.total()
+        return self._usage.total()
 
     def resume(self) -> None:
         """The answer goes on with another stream."""
         self.paused = self.complete = False
-        self._said.pop("stop_reason", None)
-        self._before += self._seen
-        self._seen = 0
-        self._meter.resume()
+        self._facts.pop("stop_reason", None)
+        self._earlier_blocks += self._block_count
+        self._block_count = 0
+        self._usage.resume()
 
-    def _rare(self, event: Event) -> Iterator[Delta]:
+    def _other_event(self, event: AnthropicEvent) -> Iterator[Delta]:
         """What does not come many times in an answer."""
         match event.type:
             case "content_block_start" if event.content_block is not None:
@@ -224,20 +229,20 @@ class Decoder:
                     yield from self._stop(block)
             case "message_start" if event.message is not None:
                 if event.message.id:
-                    self._said["id"] = event.message.id
-                self._meter.count(event.message.usage)
-                if (usage := self._meter.total()) is not None:
+                    self._facts["id"] = event.message.id
+                self._usage.count(event.message.usage)
+                if (usage := self._usage.total()) is not None:
                     yield Ping(usage)  # whoever stops the answer knows what went in
             case "message_delta":
                 if event.delta is not None:
                     self._note(event.delta)
-                self._meter.count(event.usage)
+                self._usage.count(event.usage)
             case "message_stop":
                 yield from self._finish()
             case "error":
-                raise reported({"error": event.error}, CODES)
+                raise stream_error({"error": event.error}, ERROR_CODES)
             case None if event.error:  # as gateways say it in whatever they speak
-                raise reported({"error": event.error}, CODES)
+                raise stream_error({"error": event.error}, ERROR_CODES)
             case _:
                 pass  # a ping, or an event that was invented later
 
@@ -245,22 +250,22 @@ class Decoder:
 
     def _start(self, index: int, raw: dict[str, Any]) -> Iterator[Delta]:
         yield from self._settle()
-        for open in [at for at, block in self._blocks.items() if block.kind in SPOKEN]:
+        for open in [at for at, block in self._blocks.items() if block.kind in SEQUENTIAL_BLOCKS]:
             yield from self._stop(self._blocks.pop(open))  # nobody said so, but it has to have
-        self._seen = max(self._seen, index + 1)
-        self._spoken = False
-        self._ran_there = self._ran_there or _runs_there(raw)
-        place = self._before + index if self._ran_there else None
-        block = self._blocks[index] = _Block(self._provider, raw, place)
+        self._block_count = max(self._block_count, index + 1)
+        self._has_text = False
+        self._provider_ran_tool = self._provider_ran_tool or _is_provider_call(raw)
+        position = self._earlier_blocks + index if self._provider_ran_tool else None
+        block = self._blocks[index] = _Block(self._provider, raw, position)
         if block.is_call:
-            yield CallStarted(block.id, str(raw.get("name") or ""), block.runs_there)
+            yield CallStarted(block.id, str(raw.get("name") or ""), block.runs_at_provider)
         elif block.kind == "text" and raw.get("text"):
-            self._spoken = True
+            self._has_text = True
             yield TextDelta(raw["text"])
         elif block.kind == "thinking" and raw.get("thinking"):
             yield ReasoningDelta(raw["thinking"])
 
-    def _amend(self, index: int, delta: Piece, data: bytes) -> None:
+    def _amend(self, index: int, delta: AnthropicDelta, data: bytes) -> None:
         """A piece that is not shown: it belongs to its block."""
         block = self._blocks.get(index)
         if block is None:
@@ -270,13 +275,13 @@ class Decoder:
         elif delta.type == "signature_delta":
             block.raw["signature"] = delta.signature
         else:
-            pieces = fields_of(data)
+            pieces = delta_fields(data)
             block.raw.update({key: pieces[key] for key in pieces if key != "type"})
 
     def _stop(self, block: _Block) -> Iterator[Delta]:
         yield from self._settle()
         if block.kind == "text":
-            if self._spoken:
+            if self._has_text:
                 yield block.text_ended()
             yield from self._sources(block.citations)
         elif block.kind == "thinking":
@@ -295,11 +300,11 @@ class Decoder:
         if _is_json("".join(block.pieces)):
             yield block.call_ended()
         else:
-            self._doubtful = block
+            self._unsettled_call = block
 
     def _settle(self) -> Iterator[Delta]:
         """Nothing has cut the call that was in doubt."""
-        block, self._doubtful = self._doubtful, None
+        block, self._unsettled_call = self._unsettled_call, None
         if block is not None:
             yield block.call_ended()
 
@@ -313,11 +318,11 @@ class Decoder:
 
     # --- the whole answer ---
 
-    def _note(self, delta: Piece) -> None:
+    def _note(self, delta: AnthropicDelta) -> None:
         for key in ("stop_reason", "stop_sequence", "stop_details", "container"):
             value = getattr(delta, key)
             if value is not None:
-                self._said[key] = value
+                self._facts[key] = value
         if delta.container is not None:
             self.container = delta.container.get("id")
 
@@ -325,23 +330,23 @@ class Decoder:
         for block in self._blocks.values():
             yield from self._stop(block)
         self._blocks = {}
-        reason = self._said.get("stop_reason")
+        reason = self._facts.get("stop_reason")
         if reason is None:  # whoever stands between us closes also what was cut
             raise ProviderError("the answer ended without saying why", kind="stream_cut")
-        finish = FINISHES.get(reason, "stop")
-        if finish in COMPLETE or reason in PAUSES:
+        finish = FINISH_REASONS.get(reason, "stop")
+        if finish in COMPLETE_FINISHES or reason in PAUSE_REASONS:
             yield from self._settle()
-        self._doubtful = None
+        self._unsettled_call = None
         self.complete = True
-        if self.resumable and reason in PAUSES:
+        if self.resumable and reason in PAUSE_REASONS:
             self.paused = True
             return
-        if self._meter.earlier:
-            self._said["earlier_usage"] = list(map(msgspec.to_builtins, self._meter.earlier))
-        yield Finished(finish, self._meter.total(), {self._provider: self._said})
+        if self._usage.earlier:
+            self._facts["earlier_usage"] = list(map(msgspec.to_builtins, self._usage.earlier))
+        yield Finished(finish, self._usage.total(), {self._provider: self._facts})
 
 
-def _runs_there(raw: Mapping[str, Any]) -> bool:
+def _is_provider_call(raw: Mapping[str, Any]) -> bool:
     return str(raw.get("type")).endswith("_tool_use")
 
 
@@ -360,12 +365,12 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 # --- Results in words ---------------------------------------------------------------------------
 
 
-def in_words(content: Any) -> str:
+def result_text(content: Any) -> str:
     """What a tool of the provider found, for people and for other providers."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "\n".join(filter(None, map(in_words, content)))
+        return "\n".join(filter(None, map(result_text, content)))
     if not isinstance(content, dict):
         return ""
     if "error_code" in content:
@@ -377,6 +382,6 @@ def in_words(content: Any) -> str:
         text = source.get("data") if source.get("type") == "text" else content.get("title")
         return str(text or "")
     if "url" in content:
-        named = ": ".join(filter(None, (content.get("title"), content["url"])))
-        return "\n".join(filter(None, (named, in_words(content.get("content")))))
-    return in_words(content.get("text") or content.get("content"))
+        heading = ": ".join(filter(None, (content.get("title"), content["url"])))
+        return "\n".join(filter(None, (heading, result_text(content.get("content")))))
+    return result_text(content.get("text") or content.get("content"))

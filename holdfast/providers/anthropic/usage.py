@@ -4,11 +4,11 @@ Pure."""
 from __future__ import annotations
 
 from holdfast.kernel.messages import Usage
-from holdfast.providers.anthropic.events import Tokens, Written
+from holdfast.providers.anthropic.events import AnthropicUsage, CacheCreation
 from holdfast.providers.profile import Price
 
 
-class Meter:
+class UsageCounter:
     """Counts what one answer takes."""
 
     def __init__(self, price: Price | None) -> None:
@@ -21,12 +21,12 @@ class Meter:
         self._for_an_hour = 0
         """Of what this go has written to the cache."""
 
-    def count(self, tokens: Tokens | None) -> None:
+    def count(self, tokens: AnthropicUsage | None) -> None:
         """Counts only grow. Some gateways say the input with the end alone, or zero with it."""
         if tokens is None:
             return
         details = tokens.output_tokens_details or {}
-        written = tokens.cache_creation or Written()
+        cache = tokens.cache_creation or CacheCreation()
         so_far = self._so_far
         self._so_far = Usage(
             max(so_far.input, tokens.input_tokens or 0),
@@ -35,7 +35,7 @@ class Meter:
             max(so_far.cache_read, tokens.cache_read_input_tokens or 0),
             max(so_far.cache_write, tokens.cache_creation_input_tokens or 0),
         )
-        self._for_an_hour = max(self._for_an_hour, written.ephemeral_1h_input_tokens or 0)
+        self._for_an_hour = max(self._for_an_hour, cache.ephemeral_1h_input_tokens or 0)
 
     def resume(self) -> None:
         """Another go begins."""
@@ -47,15 +47,15 @@ class Meter:
     def total(self) -> Usage | None:
         """All that was written, and what the last go has read: each of them reads the same again,
         and one answer fills the window once. What it all costs is the sum."""
-        goes = [one for one in (*self.earlier, self._so_far) if one != Usage()]
-        if not goes:
+        streams = [one for one in (*self.earlier, self._so_far) if one != Usage()]
+        if not streams:
             return None
         return Usage(
-            goes[-1].input,
-            sum(one.output for one in goes),
-            sum(one.reasoning for one in goes),
-            goes[-1].cache_read,
-            goes[-1].cache_write,
+            streams[-1].input,
+            sum(one.output for one in streams),
+            sum(one.reasoning for one in streams),
+            streams[-1].cache_read,
+            streams[-1].cache_write,
             None if self._price is None else self._spent + self._cost(),
         )
 

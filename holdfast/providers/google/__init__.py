@@ -8,17 +8,17 @@ from urllib.parse import quote, urlsplit
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Delta, Effort, Request
-from holdfast.providers.context_limits import reported
-from holdfast.providers.endpoint import address, check, headers_for
-from holdfast.providers.google.names import completed
+from holdfast.providers.context_limits import reported_limit
+from holdfast.providers.endpoint import address, check_endpoint, headers_for
+from holdfast.providers.google.names import with_defaults
 from holdfast.providers.google.request import encode
-from holdfast.providers.google.stream import CODES, Decoder
-from holdfast.providers.http import SHARED, Http
-from holdfast.providers.model_stream import Call, answer
+from holdfast.providers.google.stream import ERROR_CODES, GoogleDecoder
+from holdfast.providers.http import SHARED_CLIENT, Http
+from holdfast.providers.model_stream import WireRequest, stream_answer
 from holdfast.providers.profile import UNKNOWN, Profile
 
-BASE_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
-VERSION: Final = "/v1beta"
+DEFAULT_BASE_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
+DEFAULT_VERSION_PATH: Final = "/v1beta"
 """Added to an address that is only a host."""
 COLLECTIONS: Final = ("models", "tunedModels")
 """Path prefixes that a model's name may start with; the first is the default."""
@@ -48,18 +48,18 @@ class Google:
         model: str,
         *,
         api_key: str,
-        base_url: str = BASE_URL,
+        base_url: str = DEFAULT_BASE_URL,
         provider: str = "google",
         headers: Mapping[str, str] | None = None,
         profile: Profile = UNKNOWN,
-        http: Http = SHARED,
+        http: Http = SHARED_CLIENT,
     ) -> None:
-        check(model, provider, base_url, api_key)
+        check_endpoint(model, provider, base_url, api_key)
         style = profile.options.get("thinking", "level")
         if style not in ("level", "budget"):
             raise ConfigError(f"the profile's thinking is {style!r}: use 'level' or 'budget'")
         self.name = f"{provider}:{model}"
-        self.profile = completed(profile, model)
+        self.profile = with_defaults(profile, model)
         self._provider = provider
         self._http = http
         self._url = _url(base_url, model)
@@ -70,7 +70,7 @@ class Google:
 
     @property
     def window(self) -> int | None:
-        return reported(self._http, self._url, self.name) or self.profile.window
+        return reported_limit(self._http, self._url, self.name) or self.profile.window
 
     @property
     def efforts(self) -> tuple[Effort, ...] | None:
@@ -78,8 +78,10 @@ class Google:
 
     def stream(self, request: Request) -> AsyncIterator[Delta]:
         body, notices = encode(request, self.name, self._provider, self.profile)
-        call = Call(self._url, self._headers, body, notices, self.name)
-        return answer(self._http, call, Decoder(self._provider, self.profile), CODES)
+        call = WireRequest(self._url, self._headers, body, notices, self.name)
+        return stream_answer(
+            self._http, call, GoogleDecoder(self._provider, self.profile), ERROR_CODES
+        )
 
 
 def _url(base_url: str, model: str) -> str:
@@ -89,6 +91,6 @@ def _url(base_url: str, model: str) -> str:
     # One segment, whatever the name is: a request with the key must not leave the base URL.
     path = f"/{collection}/{quote(id, safe=':@')}:streamGenerateContent"
     if not urlsplit(base_url).path.strip("/"):
-        path = VERSION + path
+        path = DEFAULT_VERSION_PATH + path
     posted = address(base_url, path)
     return f"{posted}{'&' if urlsplit(posted).query else '?'}alt=sse"

@@ -7,16 +7,16 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-Fields = dict[str, Any]
+from holdfast.providers.json_body import JsonObject
 
 
-class Call(Struct, gc=False):
+class FunctionCall(Struct, gc=False):
     name: str
     id: str | None = None
     args: Raw = Raw(b"{}")
 
 
-class Blob(Struct, rename="camel", gc=False):
+class InlineData(Struct, rename="camel", gc=False):
     mime_type: str
     data: bytes
 
@@ -26,44 +26,44 @@ class FileData(Struct, rename="camel", gc=False):
     mime_type: str = "application/octet-stream"
 
 
-class Part(Struct, rename="camel", gc=False):
+class GooglePart(Struct, rename="camel", gc=False):
     text: str | None = None
     thought: bool | None = None
     thought_signature: str | None = None
-    function_call: Call | None = None
-    inline_data: Blob | None = None
+    function_call: FunctionCall | None = None
+    inline_data: InlineData | None = None
     file_data: FileData | None = None
-    executable_code: Fields | None = None
-    code_execution_result: Fields | None = None
-    tool_call: Fields | None = None
-    tool_response: Fields | None = None
+    executable_code: JsonObject | None = None
+    code_execution_result: JsonObject | None = None
+    tool_call: JsonObject | None = None
+    tool_response: JsonObject | None = None
 
 
-class Content(Struct, gc=False):
-    parts: list[Part] | None = None
+class GoogleContent(Struct, gc=False):
+    parts: list[GooglePart] | None = None
 
 
 class Candidate(Struct, rename="camel", gc=False):
-    content: Content | None = None
+    content: GoogleContent | None = None
     index: int | None = None
     finish_reason: str | None = None
     finish_message: str | None = None
-    grounding_metadata: Fields | None = None
-    url_context_metadata: Fields | None = None
-    citation_metadata: Fields | None = None
+    grounding_metadata: JsonObject | None = None
+    url_context_metadata: JsonObject | None = None
+    citation_metadata: JsonObject | None = None
 
 
-class Chunk(Struct, rename="camel", gc=False):
+class GoogleChunk(Struct, rename="camel", gc=False):
     candidates: list[Candidate] | None = None
     usage_metadata: Raw = Raw()
     """Kept as it is: every chunk has one, and only the last one counts."""
     response_id: str | None = None
     model_version: str | None = None
-    prompt_feedback: Fields | None = None
+    prompt_feedback: JsonObject | None = None
     error: Any = None
 
 
-class Counts(Struct, rename="camel", gc=False):
+class UsageMetadata(Struct, rename="camel", gc=False):
     prompt_token_count: int | None = None
     cached_content_token_count: int | None = None
     candidates_token_count: int | None = None
@@ -71,5 +71,5 @@ class Counts(Struct, rename="camel", gc=False):
     tool_use_prompt_token_count: int | None = None
 
 
-read_chunk: Final = msgspec.json.Decoder(Chunk).decode
-read_counts: Final = msgspec.json.Decoder(Counts | None).decode
+read_chunk: Final = msgspec.json.Decoder(GoogleChunk).decode
+read_usage: Final = msgspec.json.Decoder(UsageMetadata | None).decode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -20,53 +20,55 @@ from holdfast.kernel.messages import (
     ToolResult,
 )
 from holdfast.providers.foreign_messages import (
+    call_as_text,
     family,
-    file_in_words,
-    in_words,
+    file_text_or_notice,
+    file_url,
+    is_sendable,
     media_type,
-    readable,
-    sendable,
-    url_of,
+    replayable_parts,
 )
+from holdfast.providers.json_body import JsonObject
 from holdfast.providers.profile import Family, Profile
 
-Wire = dict[str, Any]
-"""A JSON object as it goes over the wire."""
-
-UNSIGNED: Final = "skip_thought_signature_validator"
+FOREIGN_SIGNATURE: Final = "skip_thought_signature_validator"
 """What Google documents as the signature of calls that no Gemini wrote."""
-BEGINNING: Final = "(The conversation begins with an answer.)"
+LEADING_USER_TEXT: Final = "(The conversation begins with an answer.)"
 """Said first where a history does not begin with its user, who has to."""
-FILES: Final[tuple[Family, ...]] = ("image", "pdf", "audio", "video")
+SUPPORTED_FILES: Final[tuple[Family, ...]] = ("image", "pdf", "audio", "video")
 """Taken as files. Text is spelled out instead: not every kind of it is taken."""
-IMAGES: Final = frozenset({"image/heic", "image/heif", "image/jpeg", "image/png", "image/webp"})
-IN_RESULTS: Final = frozenset({"application/pdf", "image/jpeg", "image/png", "image/webp"})
+IMAGE_TYPES: Final = frozenset(
+    {"image/heic", "image/heif", "image/jpeg", "image/png", "image/webp"}
+)
+RESULT_FILE_TYPES: Final = frozenset({"application/pdf", "image/jpeg", "image/png", "image/webp"})
 """What the result of a call can hold."""
-_SAME: Final = {"audio/x-wav": "audio/wav"}
-MAX_NAME: Final = 128
+_MEDIA_TYPE_ALIASES: Final = {"audio/x-wav": "audio/wav"}
+MAX_NAME_LENGTH: Final = 128
 _UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_.:-]")
 
 
-class Contents:
+class ContentsEncoder:
     """The messages of one request. Remembers the ids of calls, because results repeat them."""
 
     def __init__(self, name: str, provider: str, profile: Profile, notices: list[str]) -> None:
         self._name = name
         self._provider = provider
-        self._files = FILES if profile.files is None else profile.files
+        self._files = SUPPORTED_FILES if profile.files is None else profile.files
         self._notices = notices
         options = profile.options
-        self._signs = options.get("signatures", options.get("thinking", "level") == "level")
-        self._rich = options.get("result_files", options.get("signatures", False))
-        self._mixes = options.get("mix_tools", True)
+        self._needs_signatures = options.get(
+            "signatures", options.get("thinking", "level") == "level"
+        )
+        self._files_in_results = options.get("result_files", options.get("signatures", False))
+        self._mixes_tools = options.get("mix_tools", True)
         self._ids: dict[str, str | None] = {}
         """Of each call so far: the id that the API gave it."""
 
-    def of(self, messages: Sequence[Message]) -> list[Wire]:
-        contents: list[Wire] = []
+    def encode(self, messages: Sequence[Message]) -> list[JsonObject]:
+        contents: list[JsonObject] = []
         last = ""
         for message in messages:
-            for speaker, parts in self._said(message):
+            for speaker, parts in self._turns_of(message):
                 if not parts:
                     continue
                 if speaker == last:
@@ -76,28 +78,31 @@ class Contents:
                     contents.append({"role": role, "parts": parts})
                     last = speaker
         if not contents or contents[0]["role"] == "model":
-            contents.insert(0, {"role": "user", "parts": [{"text": BEGINNING}]})
+            contents.insert(0, {"role": "user", "parts": [{"text": LEADING_USER_TEXT}]})
         return contents
 
-    def _said(self, message: Message) -> Iterator[tuple[str, list[Wire]]]:
+    def _turns_of(self, message: Message) -> Iterator[tuple[str, list[JsonObject]]]:
         """Who says what. Results are a content of their own: the API takes whatever else is in it
         for the model's own words."""
         match message.role:
             case "assistant":
-                yield "model", self._answer(message)
+                yield "model", self._answer_parts(message)
             case "tool":
-                files: list[Wire] = []
-                yield "results", [self._result(result, files) for result in message.results]
+                files: list[JsonObject] = []
+                yield "results", [self._result_part(result, files) for result in message.results]
                 yield "user", files
             case _:
-                yield "user", [said for part in message.parts for said in self._prompt(part)]
+                yield (
+                    "user",
+                    [encoded for part in message.parts for encoded in self._user_parts(part)],
+                )
 
-    def _prompt(self, part: Part) -> list[Wire]:
+    def _user_parts(self, part: Part) -> list[JsonObject]:
         match part:
             case Text(text=text):
                 return [{"text": text}] if text else []
             case File():
-                return [self._file(part)]
+                return [self._file_part(part)]
             case Source(url=url, title=title):
                 return [{"text": f"[{title or 'source'}: {url}]"}]
             case _:
@@ -105,107 +110,117 @@ class Contents:
 
     # --- Answers ---
 
-    def _answer(self, message: Message) -> list[Wire]:
+    def _answer_parts(self, message: Message) -> list[JsonObject]:
         results = {part.call_id: part for part in message.results}
-        parts: list[Wire] = []
-        for part in readable(message, self._provider):
-            parts += self._answered(part, results)
-        if self._signs:
-            _sign(parts)
+        parts: list[JsonObject] = []
+        for part in replayable_parts(message, self._provider):
+            parts += self._replayed_parts(part, results)
+        if self._needs_signatures:
+            _sign_first_call(parts)
         return parts
 
-    def _answered(self, part: Part, results: Mapping[str, ToolResult]) -> list[Wire]:
-        own = self._own(part.metadata)
+    def _replayed_parts(self, part: Part, results: Mapping[str, ToolResult]) -> list[JsonObject]:
+        own = self._own_metadata(part.metadata)
         match part:
             case Text(text=text):
-                return _texts(text, own.get("thoughtSignature"), own.get("signed"))
+                return _text_parts(text, own.get("thoughtSignature"), own.get("signed"))
             case Reasoning() if "part" in own:
                 return [dict(own["part"])]
             case Reasoning(text=text, signature=str(signature)):
-                return _texts(text, signature, own.get("signed"), thought=True)
+                return _text_parts(text, signature, own.get("signed"), thought=True)
             case ToolCall(provider_executed=True) | ToolResult():
-                return self._executed(part, own.get("part"), results)
+                return self._executed_parts(part, own.get("part"), results)
             case ToolCall():
-                return [self._call(part, own)]
+                return [self._call_part(part, own)]
             case File():
-                return [self._file(part)]
+                return [self._file_part(part)]
             case _:  # reasoning that nobody signed is not taken back, and sources never were said
                 return []
 
-    def _call(self, call: ToolCall, own: Metadata) -> Wire:
+    def _call_part(self, call: ToolCall, own: Metadata) -> JsonObject:
         id = self._ids[call.id] = own.get("id")
-        said = {"name": nameable(call.tool), "args": _arguments(call.arguments)}
-        part: Wire = {"functionCall": said if id is None else {"id": id, **said}}
+        function = {"name": nameable(call.tool), "args": _arguments(call.arguments)}
+        part: JsonObject = {"functionCall": function if id is None else {"id": id, **function}}
         if "thoughtSignature" in own:
             part["thoughtSignature"] = own["thoughtSignature"]
         return part
 
-    def _executed(
+    def _executed_parts(
         self, part: ToolCall | ToolResult, raw: Metadata | None, results: Mapping[str, ToolResult]
-    ) -> list[Wire]:
+    ) -> list[JsonObject]:
         """What the API ran itself: as it came, or in words for a model that does not take that."""
         if part.tool == "media_processing":
             return []  # refused when it is sent back; the model looks at the file again
-        if raw is not None and (self._mixes or raw.keys().isdisjoint(("toolCall", "toolResponse"))):
+        if raw is not None and (
+            self._mixes_tools or raw.keys().isdisjoint(("toolCall", "toolResponse"))
+        ):
             return [dict(raw)]
         if isinstance(part, ToolCall):
-            return [{"text": in_words(part, results.get(part.id))}]
+            return [{"text": call_as_text(part, results.get(part.id))}]
         return []
 
-    def _own(self, metadata: Metadata | None) -> Metadata:
+    def _own_metadata(self, metadata: Metadata | None) -> Metadata:
         own = metadata.get(self._provider) if metadata else None
         return own if isinstance(own, Mapping) else {}
 
     # --- Results and files ---
 
-    def _result(self, result: ToolResult, files: list[Wire]) -> Wire:
+    def _result_part(self, result: ToolResult, files: list[JsonObject]) -> JsonObject:
         """The result of a call. What it cannot hold is added to `files`, to be said behind it."""
         texts: list[str] = []
-        held: list[Wire] = []
+        inline: list[JsonObject] = []
         for content in result.content:
             if isinstance(content, Text):
                 texts.append(content.text)
                 continue
-            said = self._file(content)
-            if "text" in said:
-                texts.append(said["text"])
-            elif self._rich and "inlineData" in said and _media_type(content) in IN_RESULTS:
-                held.append({"inlineData": said["inlineData"]})
+            encoded = self._file_part(content)
+            if "text" in encoded:
+                texts.append(encoded["text"])
+            elif (
+                self._files_in_results
+                and "inlineData" in encoded
+                and _media_type(content) in RESULT_FILE_TYPES
+            ):
+                inline.append({"inlineData": encoded["inlineData"]})
             else:
-                files += ({"text": f"[{content.name or 'a file'}, from {result.tool}:]"}, said)
+                files += ({"text": f"[{content.name or 'a file'}, from {result.tool}:]"}, encoded)
         key = "output" if result.outcome == "ok" else "error"
-        response: Wire = {"name": nameable(result.tool), "response": {key: "\n".join(texts)}}
+        response: JsonObject = {"name": nameable(result.tool), "response": {key: "\n".join(texts)}}
         id = self._ids.get(result.call_id)
         if id is not None:
             response = {"id": id, **response}
-        if held:
-            response["parts"] = held
+        if inline:
+            response["parts"] = inline
         return {"functionResponse": response}
 
-    def _file(self, file: File) -> Wire:
-        if self._takes(file):
-            kind, own = _media_type(file), self._own(file.metadata)
+    def _file_part(self, file: File) -> JsonObject:
+        if self._accepts_file(file):
+            kind, own = _media_type(file), self._own_metadata(file.metadata)
             if file.data is None:
-                return {"fileData": {"mimeType": kind, "fileUri": url_of(file)}, **own}
+                return {"fileData": {"mimeType": kind, "fileUri": file_url(file)}, **own}
             return {"inlineData": {"mimeType": kind, "data": file.data}, **own}
-        return {"text": file_in_words(file, self._name, self._notices)}
+        return {"text": file_text_or_notice(file, self._name, self._notices)}
 
-    def _takes(self, file: File) -> bool:
+    def _accepts_file(self, file: File) -> bool:
         kind = family(file.media_type)
-        taken = kind in self._files and kind in FILES
-        return taken and sendable(file) and (kind != "image" or _media_type(file) in IMAGES)
+        is_supported = kind in self._files and kind in SUPPORTED_FILES
+        return (
+            is_supported
+            and is_sendable(file)
+            and (kind != "image" or _media_type(file) in IMAGE_TYPES)
+        )
 
 
 def nameable(name: str) -> str:
     """A name that a function can have. Of a call and of its result, so that they stay together:
     a model may call what does not exist by any name, and the history keeps that."""
-    made = _UNNAMEABLE.sub("_", name) or "unnamed"
-    return (made if made[0].isalpha() or made[0] == "_" else f"_{made}")[:MAX_NAME]
+    valid = _UNNAMEABLE.sub("_", name) or "unnamed"
+    return (valid if valid[0].isalpha() or valid[0] == "_" else f"_{valid}")[:MAX_NAME_LENGTH]
 
 
-def _texts(
+def _text_parts(
     text: str, signature: str | None, signed: int | None, *, thought: bool = False
-) -> list[Wire]:
+) -> list[JsonObject]:
     """Text as it came. The end of it that was signed is a part of its own: nothing may be merged
     with that."""
     kind = {"thought": True} if thought else {}
@@ -216,15 +231,15 @@ def _texts(
     return [*before, {"text": text[at:], **kind, "thoughtSignature": signature}]
 
 
-def _sign(parts: list[Wire]) -> None:
+def _sign_first_call(parts: list[JsonObject]) -> None:
     """The first call of an answer has to be signed itself, which one that no Gemini wrote is not,
     nor one of an older Gemini, which signed what came first."""
     first = next((part for part in parts if "functionCall" in part), None)
     if first is not None:
-        first.setdefault("thoughtSignature", UNSIGNED)
+        first.setdefault("thoughtSignature", FOREIGN_SIGNATURE)
 
 
-def _arguments(text: str) -> msgspec.Raw | Wire:
+def _arguments(text: str) -> msgspec.Raw | JsonObject:
     """Arguments as the model wrote them. The API takes an object: what is none is kept in one."""
     try:
         if isinstance(msgspec.json.decode(text), dict):
@@ -236,4 +251,4 @@ def _arguments(text: str) -> msgspec.Raw | Wire:
 
 def _media_type(file: File) -> str:
     kind = media_type(file)
-    return _SAME.get(kind, kind)
+    return _MEDIA_TYPE_ALIASES.get(kind, kind)

@@ -17,7 +17,7 @@ _OLDER: Final = re.compile(r"(?:^|/)gemini-[12]\b")
 _NEVER_THINKS: Final = re.compile(r"gemini-(?:1|2[.-]0|2[.-]5-.*(?:image|tts))\b")
 
 
-def completed(profile: Profile, model: str) -> Profile:
+def with_defaults(profile: Profile, model: str) -> Profile:
     """The profile with what the name of the model says. What the profile says itself stays."""
     name = model.lower()
     if not _OLDER.search(name):

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from holdfast.kernel.model import Effort, ProviderTool, Request, Shape, ToolSpec
-from holdfast.providers.foreign_messages import asked_in_words
-from holdfast.providers.google.contents import Contents, Wire
+from holdfast.providers.foreign_messages import shape_instruction
+from holdfast.providers.google.contents import ContentsEncoder
 from holdfast.providers.google.schema import answer_schema
-from holdfast.providers.json_body import encoded, merged
+from holdfast.providers.json_body import JsonObject, encoded, merged
 from holdfast.providers.profile import Profile
 
 _SAMPLING: Final = {
@@ -25,7 +25,7 @@ _PROVIDER_TOOLS: Final = {
     "web_search": "googleSearch",
 }
 """What the API runs itself, by the name that several providers share. None takes an option."""
-_LEVELS: Final[Mapping[Effort, str]] = {
+_THINKING_LEVELS: Final[Mapping[Effort, str]] = {
     "none": "minimal",  # the least there is: these models cannot be told not to think
     "minimal": "minimal",
     "low": "low",
@@ -34,7 +34,7 @@ _LEVELS: Final[Mapping[Effort, str]] = {
     "xhigh": "high",
     "max": "high",
 }
-_BUDGETS: Final[Mapping[Effort, int]] = {
+_THINKING_BUDGETS: Final[Mapping[Effort, int]] = {
     "none": 0,
     "minimal": 1_024,
     "low": 1_024,
@@ -63,32 +63,32 @@ class _Encoder:
         self._provider = provider
         self._profile = profile
 
-    def body(self, request: Request) -> Wire:
+    def body(self, request: Request) -> JsonObject:
         """What changes least stands first, and the messages last."""
         tools, mixed = self._tools(request)
         config = self._config(request)
         system = [block.text for block in request.system if block.text]
         if request.output is not None and self._takes_shape(request):
-            config |= _shape(request.output)
+            config |= _shape_config(request.output)
         elif request.output is not None:
-            system.append(asked_in_words(request.output))
-        contents = Contents(self._name, self._provider, self._profile, self.notices)
-        parts: Wire = {
+            system.append(shape_instruction(request.output))
+        contents = ContentsEncoder(self._name, self._provider, self._profile, self.notices)
+        parts: JsonObject = {
             "systemInstruction": {"parts": [{"text": text} for text in system]} if system else None,
             "tools": tools,
             "toolConfig": {"includeServerSideToolInvocations": True} if mixed else None,
             "generationConfig": config,
-            "contents": contents.of(request.messages),
+            "contents": contents.encode(request.messages),
         }
         body = {key: value for key, value in parts.items() if value}
         return merged(body, request.settings.options.get(self._provider, {}))
 
     # --- Tools ---
 
-    def _tools(self, request: Request) -> tuple[list[Wire], bool]:
+    def _tools(self, request: Request) -> tuple[list[JsonObject], bool]:
         """The tools, and whether there are both the user's and the API's own."""
-        functions: list[Wire] = []
-        tools: list[Wire] = []
+        functions: list[JsonObject] = []
+        tools: list[JsonObject] = []
         for spec in request.tools:
             native = spec.native.get(self._provider)
             if native is None:
@@ -106,7 +106,7 @@ class _Encoder:
             return tools, False
         return tools + own, True
 
-    def _provided(self, tool: ProviderTool) -> list[Wire]:
+    def _provided(self, tool: ProviderTool) -> list[JsonObject]:
         native = tool.native.get(self._provider)
         if native is not None:
             return [dict(native)]
@@ -119,8 +119,8 @@ class _Encoder:
 
     # --- Settings ---
 
-    def _config(self, request: Request) -> Wire:
-        config: Wire = {}
+    def _config(self, request: Request) -> JsonObject:
+        config: JsonObject = {}
         for field, word in _SAMPLING.items():
             value = getattr(request.settings, field)
             if value is not None and self._profile.sampling:
@@ -140,7 +140,7 @@ class _Encoder:
         self.notices.append(f"{self._name} does not take {what}: it was left out.")
 
 
-def _function(spec: ToolSpec) -> Wire:
+def _function(spec: ToolSpec) -> JsonObject:
     return {
         "name": spec.name,
         "description": spec.description,
@@ -148,24 +148,24 @@ def _function(spec: ToolSpec) -> Wire:
     }
 
 
-def _shape(shape: Shape) -> Wire:
+def _shape_config(shape: Shape) -> JsonObject:
     return {
         "responseMimeType": "application/json",
         "responseJsonSchema": answer_schema(shape.schema),
     }
 
 
-def thinking_config(wanted: Effort | None, profile: Profile) -> Wire:
+def thinking_config(requested: Effort | None, profile: Profile) -> JsonObject:
     """How hard to think, as this model is told it. Its thoughts are asked for when it has any: the
     API refuses to be asked where there is no thinking."""
-    effort = profile.effort(wanted)
+    effort = profile.effort(requested)
     if effort is None:
         thinks = profile.efforts and profile.options.get("thinks", True)
         return {"includeThoughts": True} if thinks else {}
     if profile.options.get("thinking", "level") == "level":
-        thinking: Wire = {"thinkingLevel": _LEVELS[effort]}
+        thinking: JsonObject = {"thinkingLevel": _THINKING_LEVELS[effort]}
     else:
         least = profile.options.get("min_budget", 0)
-        effort = "none" if wanted == "none" else effort  # tokens go below the least of the words
-        thinking = {"thinkingBudget": max(least, _BUDGETS[effort])}
+        effort = "none" if requested == "none" else effort  # tokens go below the least of the words
+        thinking = {"thinkingBudget": max(least, _THINKING_BUDGETS[effort])}
     return thinking if effort == "none" else {**thinking, "includeThoughts": True}

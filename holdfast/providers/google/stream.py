@@ -36,20 +36,20 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
-from holdfast.providers.failure import reported
+from holdfast.providers.failure import stream_error
 from holdfast.providers.google.chunks import (
-    Call,
     Candidate,
-    Chunk,
-    Fields,
-    Part,
+    FunctionCall,
+    GoogleChunk,
+    GooglePart,
     read_chunk,
-    read_counts,
+    read_usage,
 )
+from holdfast.providers.json_body import JsonObject
 from holdfast.providers.profile import Profile
-from holdfast.providers.surrogates import Halves
+from holdfast.providers.surrogates import SurrogateJoiner
 
-CODES: Final[Mapping[str, FailureKind]] = {
+ERROR_CODES: Final[Mapping[str, FailureKind]] = {
     # The status words of google.rpc.
     "ABORTED": "server",
     "CANCELLED": "stream_cut",  # by them, not by us
@@ -77,7 +77,7 @@ CODES: Final[Mapping[str, FailureKind]] = {
     "SERVICE_DISABLED": "permission",
 }
 
-FINISHES: Final[Mapping[str, FinishReason]] = {
+FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "STOP": "stop",
     "NO_IMAGE": "stop",
     "MAX_TOKENS": "length",
@@ -96,7 +96,7 @@ FINISHES: Final[Mapping[str, FinishReason]] = {
 }
 """Why an answer ended. A word that is not known is an end like any other: that there is no answer
 is noticed where answers are put together."""
-FAILURES: Final[Mapping[str, FailureKind]] = {
+FAILED_FINISHES: Final[Mapping[str, FailureKind]] = {
     # The model wrote what nobody can read, or gave up: asked again, it writes something else.
     "FINISH_REASON_UNSPECIFIED": "server",
     "IMAGE_OTHER": "server",
@@ -112,36 +112,36 @@ _OUTCOMES: Final[Mapping[str, ToolOutcome]] = {
     "OUTCOME_FAILED": "failed",
     "OUTCOME_DEADLINE_EXCEEDED": "timed_out",
 }
-_TOOLS: Final = {
+_TOOL_NAMES: Final = {
     "GOOGLE_SEARCH_WEB": "web_search",
     "URL_CONTEXT": "web_fetch",
 }
 """What the API runs itself, by the name that several providers share."""
 
 
-class Decoder:
+class GoogleDecoder:
     """The state of one answer."""
 
     def __init__(self, provider: str, profile: Profile) -> None:
         self.deltas: list[Delta] = []
         self._provider = provider
-        self._halves = Halves()
+        self._joiner = SurrogateJoiner()
         self._profile = profile
         self._open: Literal["text", "thought"] | None = None
         """What the last part was, when the next can go on with it."""
-        self._calls = 0
-        self._called = False
-        self._executed = ""
+        self._call_count = 0
+        self._has_call = False
+        self._executed_id = ""
         """The last call that the API ran itself."""
         self._usage = Raw()
-        self._told = False
+        self._prompt_reported = False
         """Whether somebody knows what went in."""
-        self._reason: str | None = None
+        self._finish_reason: str | None = None
         """Why the answer ended; None until it did."""
         self._blocked = False
         """The prompt was refused, and there is no answer at all."""
-        self._message: str | None = None
-        self._facts: Fields = {}
+        self._finish_message: str | None = None
+        self._facts: JsonObject = {}
         """What is told about the whole answer."""
 
     def feed(self, events: list[bytes]) -> list[Delta]:
@@ -152,17 +152,17 @@ class Decoder:
             try:
                 chunk = read_chunk(event)
             except msgspec.DecodeError:
-                chunk = read_chunk(self._halves.joined(event))
+                chunk = read_chunk(self._joiner.joined(event))
             self._usage = chunk.usage_metadata or self._usage
             if not chunk.candidates:
-                self._look_at(chunk)
+                self._read_facts(chunk)
                 continue
             candidate = chunk.candidates[0]
             if candidate.index:
                 continue  # of several answers the first is ours
             if not self._facts:
-                self._look_at(chunk)
-                self._tell_prompt(deltas)
+                self._read_facts(chunk)
+                self._report_prompt(deltas)
             if candidate.content is not None and candidate.content.parts:
                 for part in candidate.content.parts:
                     text = part.text
@@ -174,32 +174,32 @@ class Decoder:
                     ):
                         deltas.append(TextDelta(text))
                     else:
-                        self._take(part, deltas)
-            self._note(candidate)
+                        self._take_part(part, deltas)
+            self._read_candidate(candidate)
         return deltas
 
     @property
     def complete(self) -> bool:
-        return self._reason is not None
+        return self._finish_reason is not None
 
     def end(self) -> list[Delta]:
-        reason = self._reason or ("SAFETY" if self._blocked else "")
+        reason = self._finish_reason or ("SAFETY" if self._blocked else "")
         if not reason:
             return []
-        if reason in FAILURES:
+        if reason in FAILED_FINISHES:
             self._fail(reason)
-        finish = FINISHES.get(reason, "stop")
-        if finish == "stop" and self._called:
+        finish = FINISH_REASONS.get(reason, "stop")
+        if finish == "stop" and self._has_call:
             finish = "tool_calls"
-        if self._reason not in (None, "STOP", "MAX_TOKENS"):
-            self._facts["finishReason"] = self._reason
+        if self._finish_reason not in (None, "STOP", "MAX_TOKENS"):
+            self._facts["finishReason"] = self._finish_reason
         sources = [PartAdded(source) for source in _sources(self._facts)]
         metadata = {self._provider: self._facts} if self._facts else None
         return [*sources, Finished(finish, self.spent(), metadata)]
 
     # --- Parts ---
 
-    def _take(self, part: Part, deltas: list[Delta]) -> None:
+    def _take_part(self, part: GooglePart, deltas: list[Delta]) -> None:
         signature = part.thought_signature
         if part.function_call is not None:
             self._call(part.function_call, signature, deltas)
@@ -220,79 +220,81 @@ class Decoder:
         """A piece of text. One that is signed ends what it goes on with, and remembers where it
         began."""
         kind: Literal["text", "thought"] = "thought" if thought else "text"
-        goes_on = self._open == kind
+        continues = self._open == kind
         if text:
             deltas.append(ReasoningDelta(text) if thought else TextDelta(text))
             self._open = kind
         if signature is None:
             return
         self._open = None
-        signed = {"signed": len(text)} if goes_on else {}
-        if not text and not goes_on:
+        signed = {"signed": len(text)} if continues else {}
+        if not text and not continues:
             deltas.append(PartEnded())
         if thought:
-            deltas.append(PartEnded(signature, self._kept(signed)))
-        elif text or goes_on:
-            deltas.append(PartEnded(None, self._kept({"thoughtSignature": signature, **signed})))
+            deltas.append(PartEnded(signature, self._metadata(signed)))
+        elif text or continues:
+            deltas.append(
+                PartEnded(None, self._metadata({"thoughtSignature": signature, **signed}))
+            )
         else:  # a signature without text: there is no part of ours for it but a thought
             part = {"text": "", "thoughtSignature": signature}
-            deltas.append(PartEnded(None, self._kept({"part": part})))
+            deltas.append(PartEnded(None, self._metadata({"part": part})))
 
-    def _call(self, call: Call, signature: str | None, deltas: list[Delta]) -> None:
-        kept = {"id": call.id, "thoughtSignature": signature}
-        kept = {key: value for key, value in kept.items() if value}
+    def _call(self, call: FunctionCall, signature: str | None, deltas: list[Delta]) -> None:
+        fields = {"id": call.id, "thoughtSignature": signature}
+        fields = {key: value for key, value in fields.items() if value}
         arguments = bytes(call.args).decode()
-        self._called = True
-        self._say_call(
-            call.id, call.name, "{}" if arguments == "null" else arguments, kept, False, deltas
+        self._has_call = True
+        self._emit_call(
+            call.id, call.name, "{}" if arguments == "null" else arguments, fields, False, deltas
         )
 
-    def _say_call(
+    def _emit_call(
         self,
         id: str | None,
         tool: str,
         arguments: str,
-        kept: Fields,
+        fields: JsonObject,
         provider_executed: bool,
         deltas: list[Delta],
     ) -> str:
         """A call comes whole. One without an id gets one that is never sent back."""
         self._open = None
-        self._calls += 1
-        id = id or f"call_{self._calls}"
+        self._call_count += 1
+        id = id or f"call_{self._call_count}"
         deltas += (
             CallStarted(id, tool, provider_executed),
             ArgumentsDelta(id, arguments),
-            CallEnded(id, self._kept(kept)),
+            CallEnded(id, self._metadata(fields)),
         )
         return id
 
-    def _kept(self, fields: Fields) -> Metadata | None:
+    def _metadata(self, fields: JsonObject) -> Metadata | None:
         return {self._provider: fields} if fields else None
 
     # --- What the API ran itself ---
 
-    def _code(self, code: Fields, raw: Fields, deltas: list[Delta]) -> None:
-        given = {key: code[key] for key in ("language", "code") if key in code}
-        arguments = msgspec.json.encode(given).decode()
-        kept = {"part": raw}
-        self._executed = self._say_call(
-            code.get("id"), "code_execution", arguments, kept, True, deltas
+    def _code(self, code: JsonObject, raw: JsonObject, deltas: list[Delta]) -> None:
+        code_fields = {key: code[key] for key in ("language", "code") if key in code}
+        arguments = msgspec.json.encode(code_fields).decode()
+        fields = {"part": raw}
+        self._executed_id = self._emit_call(
+            code.get("id"), "code_execution", arguments, fields, True, deltas
         )
 
-    def _output(self, result: Fields, raw: Fields, deltas: list[Delta]) -> None:
+    def _output(self, result: JsonObject, raw: JsonObject, deltas: list[Delta]) -> None:
         outcome = _OUTCOMES.get(result.get("outcome") or "", "ok")
         self._result(result.get("id"), "code_execution", result.get("output"), outcome, raw, deltas)
 
-    def _tool(self, call: Fields, raw: Fields, deltas: list[Delta]) -> None:
+    def _tool(self, call: JsonObject, raw: JsonObject, deltas: list[Delta]) -> None:
         arguments = msgspec.json.encode(call.get("args") or {}).decode()
-        self._executed = self._say_call(
+        self._executed_id = self._emit_call(
             call.get("id"), _tool_name(call), arguments, {"part": raw}, True, deltas
         )
 
-    def _response(self, response: Fields, raw: Fields, deltas: list[Delta]) -> None:
-        said = response.get("response")
-        text = msgspec.json.encode(said).decode() if said else ""
+    def _response(self, response: JsonObject, raw: JsonObject, deltas: list[Delta]) -> None:
+        output = response.get("response")
+        text = msgspec.json.encode(output).decode() if output else ""
         self._result(response.get("id"), _tool_name(response), text, "ok", raw, deltas)
 
     def _result(
@@ -301,32 +303,32 @@ class Decoder:
         tool: str,
         text: str | None,
         outcome: ToolOutcome,
-        raw: Fields,
+        raw: JsonObject,
         deltas: list[Delta],
     ) -> None:
         self._open = None
         deltas.append(
             PartAdded(
                 ToolResult(
-                    id or self._executed,
+                    id or self._executed_id,
                     tool,
                     (Text(text),) if text else (),
                     outcome,
                     provider_executed=True,
-                    metadata=self._kept({"part": raw}),
+                    metadata=self._metadata({"part": raw}),
                 )
             )
         )
 
-    def _file(self, part: Part, deltas: list[Delta]) -> None:
+    def _file(self, part: GooglePart, deltas: list[Delta]) -> None:
         signature = part.thought_signature
-        kept = self._kept({"thoughtSignature": signature} if signature else {})
+        metadata = self._metadata({"thoughtSignature": signature} if signature else {})
         if part.inline_data is not None:
             blob = part.inline_data
-            file = File(blob.mime_type, data=blob.data, metadata=kept)
+            file = File(blob.mime_type, data=blob.data, metadata=metadata)
         elif part.file_data is not None:
             at = part.file_data
-            file = File(at.mime_type, ref=at.file_uri, metadata=kept)
+            file = File(at.mime_type, ref=at.file_uri, metadata=metadata)
         else:
             return  # a kind of part that is newer than this
         self._open = None
@@ -334,10 +336,10 @@ class Decoder:
 
     # --- The whole answer ---
 
-    def _look_at(self, chunk: Chunk) -> None:
+    def _read_facts(self, chunk: GoogleChunk) -> None:
         """What a chunk says beside its parts."""
         if chunk.error is not None:
-            raise reported({"error": chunk.error}, CODES)
+            raise stream_error({"error": chunk.error}, ERROR_CODES)
         if chunk.response_id:
             self._facts["responseId"] = chunk.response_id
         if chunk.model_version:
@@ -347,34 +349,34 @@ class Decoder:
             self._facts["promptFeedback"] = chunk.prompt_feedback
             self._blocked = True
 
-    def _note(self, candidate: Candidate) -> None:
+    def _read_candidate(self, candidate: Candidate) -> None:
         """What is told beside the parts: seldom, and mostly with the last of them."""
         if candidate.finish_reason is not None:
-            self._reason = candidate.finish_reason
-            self._message = candidate.finish_message
+            self._finish_reason = candidate.finish_reason
+            self._finish_message = candidate.finish_message
         if candidate.grounding_metadata:
-            self._tell("groundingMetadata", candidate.grounding_metadata)
+            self._merge_fact("groundingMetadata", candidate.grounding_metadata)
         if candidate.url_context_metadata:
-            self._tell("urlContextMetadata", candidate.url_context_metadata)
+            self._merge_fact("urlContextMetadata", candidate.url_context_metadata)
         if candidate.citation_metadata:
-            self._tell("citationMetadata", candidate.citation_metadata)
+            self._merge_fact("citationMetadata", candidate.citation_metadata)
 
-    def _tell_prompt(self, deltas: list[Delta]) -> None:
+    def _report_prompt(self, deltas: list[Delta]) -> None:
         """Say once what went in, for whoever stops the answer."""
-        usage = None if self._told else self.spent()
+        usage = None if self._prompt_reported else self.spent()
         if usage is not None:
-            self._told = True
+            self._prompt_reported = True
             deltas.append(Ping(usage))
 
-    def _tell(self, key: str, told: Fields) -> None:
-        self._facts[key] = {**self._facts.get(key, {}), **told}  # again, with more
+    def _merge_fact(self, key: str, fields: JsonObject) -> None:
+        self._facts[key] = {**self._facts.get(key, {}), **fields}  # again, with more
 
     def _fail(self, reason: str) -> NoReturn:
-        why = self._message or "the answer ended without being one"
-        raise ProviderError(f"{reason}: {why}", code=reason, kind=FAILURES[reason])
+        why = self._finish_message or "the answer ended without being one"
+        raise ProviderError(f"{reason}: {why}", code=reason, kind=FAILED_FINISHES[reason])
 
     def spent(self) -> Usage | None:
-        counts = read_counts(self._usage) if self._usage else None
+        counts = read_usage(self._usage) if self._usage else None
         if counts is None:
             return None
         read = counts.cached_content_token_count or 0
@@ -390,30 +392,30 @@ class Decoder:
         return usage if price is None else replace(usage, cost=price.of(usage))
 
 
-def _raw(data: Fields, signature: str | None) -> Fields:
+def _raw(data: JsonObject, signature: str | None) -> JsonObject:
     """A part as it came."""
     return data if signature is None else {**data, "thoughtSignature": signature}
 
 
-def _tool_name(fields: Fields) -> str:
+def _tool_name(fields: JsonObject) -> str:
     kind = fields.get("toolType") or "MEDIA_PROCESSING"  # the one that is not named
-    return _TOOLS.get(kind, kind.lower())
+    return _TOOL_NAMES.get(kind, kind.lower())
 
 
-def _sources(facts: Fields) -> Iterator[Source]:
+def _sources(facts: JsonObject) -> Iterator[Source]:
     """Where an answer has something from, each once."""
     seen: set[str] = set()
-    for url, title in _named(facts):
+    for url, title in _cited_pages(facts):
         if isinstance(url, str) and url and url not in seen:
             seen.add(url)
             yield Source(url, title)
 
 
-def _named(facts: Fields) -> Iterator[tuple[Any, str | None]]:
+def _cited_pages(facts: JsonObject) -> Iterator[tuple[Any, str | None]]:
     grounding = facts.get("groundingMetadata", {})
     for chunk in _objects(grounding.get("groundingChunks")):
-        for found in _objects(list(chunk.values())):  # {"web": {"uri": …}}, {"maps": …}, …
-            yield found.get("uri") or found.get("sourceUri"), found.get("title")
+        for page in _objects(list(chunk.values())):  # {"web": {"uri": …}}, {"maps": …}, …
+            yield page.get("uri") or page.get("sourceUri"), page.get("title")
     for page in _objects(facts.get("urlContextMetadata", {}).get("urlMetadata")):
         if page.get("urlRetrievalStatus") == "URL_RETRIEVAL_STATUS_SUCCESS":
             yield page.get("retrievedUrl"), None
@@ -422,6 +424,6 @@ def _named(facts: Fields) -> Iterator[tuple[Any, str | None]]:
         yield citation.get("uri"), citation.get("title")
 
 
-def _objects(value: Any) -> list[Fields]:
+def _objects(value: Any) -> list[JsonObject]:
     """The objects of a list. What is told beside an answer may not break it, whatever it is."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -8,17 +8,17 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import EFFORTS, Delta, Effort, Request
-from holdfast.providers.context_limits import reported
-from holdfast.providers.endpoint import address, check, headers_for
-from holdfast.providers.http import SHARED, Http
-from holdfast.providers.model_stream import Call, answer
-from holdfast.providers.openai_chat.messages import Endpoint
+from holdfast.providers.context_limits import reported_limit
+from holdfast.providers.endpoint import address, check_endpoint, headers_for
+from holdfast.providers.http import SHARED_CLIENT, Http
+from holdfast.providers.model_stream import WireRequest, stream_answer
+from holdfast.providers.openai_chat.messages import ChatEndpoint
 from holdfast.providers.openai_chat.quirks import Quirks, quirks_of
 from holdfast.providers.openai_chat.request import cache_key, encode
-from holdfast.providers.openai_chat.stream import CODES, Decoder
+from holdfast.providers.openai_chat.stream import ERROR_CODES, ChatDecoder
 from holdfast.providers.profile import UNKNOWN, Profile
 
-PATH: Final = "/chat/completions"
+COMPLETIONS_PATH: Final = "/chat/completions"
 
 
 class OpenAIChat:
@@ -34,16 +34,16 @@ class OpenAIChat:
         headers: Mapping[str, str] | None = None,
         profile: Profile = UNKNOWN,
         quirks: Quirks | None = None,
-        http: Http = SHARED,
+        http: Http = SHARED_CLIENT,
     ) -> None:
         """Without a key none is sent: a server of one's own needs none. `headers` win over ours.
         `quirks` say what differs from OpenAI; without them, it is what is known of `provider`."""
-        check(model, provider, base_url, api_key, needs_key=False)
+        check_endpoint(model, provider, base_url, api_key, needs_key=False)
         quirks = quirks_of(provider) if quirks is None else quirks
         if not isinstance(quirks, Quirks):
             raise ConfigError(f"quirks is {quirks!r}: use Quirks(…), or replace(COMPATIBLE, …)")
         self.profile = profile
-        self._endpoint = Endpoint(provider, model, profile, quirks)
+        self._endpoint = ChatEndpoint(provider, model, profile, quirks)
         self._url = _url(base_url, quirks.query)
         self._headers = headers_for(_auth(api_key, quirks.auth_header), headers)
         self._http = http
@@ -57,31 +57,31 @@ class OpenAIChat:
 
     @property
     def window(self) -> int | None:
-        return reported(self._http, self._url, self.name) or self.profile.window
+        return reported_limit(self._http, self._url, self.name) or self.profile.window
 
     @property
     def efforts(self) -> tuple[Effort, ...] | None:
         endpoint = self._endpoint
-        known = endpoint.efforts
-        return EFFORTS if known is None and endpoint.ignores_efforts else known
+        efforts = endpoint.efforts
+        return EFFORTS if efforts is None and endpoint.ignores_efforts else efforts
 
     def stream(self, request: Request) -> AsyncIterator[Delta]:
         quirks = self._endpoint.quirks
-        decoder = Decoder(
+        decoder = ChatDecoder(
             self._endpoint.provider,
             self.profile.price,
             think_tags=quirks.think_tags,
             keeps_details=quirks.replay == "reasoning_details",
         )
-        return answer(self._http, self._call(request), decoder, CODES)
+        return stream_answer(self._http, self._wire_request(request), decoder, ERROR_CODES)
 
-    def _call(self, request: Request) -> Call:
+    def _wire_request(self, request: Request) -> WireRequest:
         body, notices = encode(request, self._endpoint)
         headers = self._headers
         name = self._endpoint.quirks.cache_header
         if name is not None and request.cache_key is not None:
             headers = {name: cache_key(request.cache_key), **headers}
-        return Call(self._url, headers, body, notices, self.name)
+        return WireRequest(self._url, headers, body, notices, self.name)
 
 
 def _auth(api_key: str | None, header: str) -> dict[str, str]:
@@ -93,6 +93,6 @@ def _auth(api_key: str | None, header: str) -> dict[str, str]:
 
 def _url(base_url: str, query: Mapping[str, str]) -> str:
     """Where to post to. A query in the base URL stays."""
-    parts = urlsplit(address(base_url, PATH))
-    asked = urlencode({**dict(parse_qsl(parts.query)), **query})
-    return parts._replace(query=asked).geturl()
+    parts = urlsplit(address(base_url, COMPLETIONS_PATH))
+    query_text = urlencode({**dict(parse_qsl(parts.query)), **query})
+    return parts._replace(query=query_text).geturl()

@@ -16,33 +16,33 @@ from msgspec import Struct
 from holdfast.kernel.model import ArgumentsDelta, CallEnded, CallStarted, Delta
 
 
-class Function(Struct, gc=False):
+class FunctionPiece(Struct, gc=False):
     name: Any = None
     arguments: Any = None
     """Text; from some an object."""
 
 
-class Piece(Struct, gc=False):
+class CallPiece(Struct, gc=False):
     """What one event says about one call."""
 
     index: Any = None
     id: Any = None
-    function: Function | None = None
+    function: FunctionPiece | None = None
     extra_content: Any = None
     """Wanted back with the call: Gemini's signatures, behind an endpoint of this protocol."""
 
 
-_NOTHING: Final = Function()
+_NOTHING: Final = FunctionPiece()
 
 
 class _Call:
     """A call that is being written."""
 
-    __slots__ = ("ended", "extra", "given", "id", "index", "name", "pieces", "started")
+    __slots__ = ("ended", "extra", "id", "index", "name", "pieces", "server_id", "started")
 
-    def __init__(self, index: Any, given: str, id: str) -> None:
+    def __init__(self, index: Any, server_id: str, id: str) -> None:
         self.index = index
-        self.given = given
+        self.server_id = server_id
         """The id that the server uses for it; empty when it has none."""
         self.id = id
         self.name = ""
@@ -60,7 +60,7 @@ class _Call:
             return False
 
 
-class Calls:
+class CallAssembler:
     """The calls of one answer so far."""
 
     def __init__(self, provider: str) -> None:
@@ -70,7 +70,7 @@ class Calls:
     def __bool__(self) -> bool:
         return bool(self._calls)
 
-    def take(self, pieces: list[Piece], deltas: list[Delta]) -> None:
+    def take(self, pieces: list[CallPiece], deltas: list[Delta]) -> None:
         """Take in what one event says about calls."""
         touched: list[_Call] = []
         for piece in pieces:
@@ -78,13 +78,13 @@ class Calls:
             id = str(piece.id) if piece.id is not None else ""
             name = function.name if isinstance(function.name, str) else ""
             text = _text(function.arguments)
-            call = self._known(piece.index, id, name)
+            call = self._find(piece.index, id, name)
             if call is None or (name and _is_another(call, name, text, touched)):
                 call = self._begin(piece.index, id, deltas)
             touched.append(call)
             call.name = call.name or name
             call.extra = piece.extra_content or call.extra
-            _say(call, text, deltas)
+            _append_arguments(call, text, deltas)
 
     def end(self, deltas: list[Delta], *, cut: bool) -> None:
         """No more will come. Of an answer that was `cut`, half a call is no call."""
@@ -95,12 +95,12 @@ class Calls:
             _start(call, deltas)  # one without a name, too: the model is told that it needs one
             self._end(call, deltas)
 
-    def _known(self, index: Any, id: str, name: str) -> _Call | None:
+    def _find(self, index: Any, id: str, name: str) -> _Call | None:
         """The call that is meant, if it has begun."""
         # By its id, for servers that repeat it in every piece. The index has to fit as well: some
         # give two calls of one answer the same id.
         for call in reversed(self._calls):
-            if id and call.given == id and (index is None or index == call.index):
+            if id and call.server_id == id and (index is None or index == call.index):
                 return call
         # A new id with a name is a new call, for servers whose index is always 0.
         if id and name:
@@ -111,19 +111,19 @@ class Calls:
         # By its index: OpenAI itself; and servers that make up a new id for every piece.
         return next((call for call in reversed(self._calls) if call.index == index), None)
 
-    def _begin(self, index: Any, given: str, deltas: list[Delta]) -> _Call:
+    def _begin(self, index: Any, server_id: str, deltas: list[Delta]) -> _Call:
         """A new call. Those before it that are complete can be told so, and started early."""
         for call in self._calls:
             if call.started and not call.ended and call.complete:
                 self._end(call, deltas)
         # For servers that give no ids, or one id to several calls: the result has to name the call.
         taken = {call.id for call in self._calls}
-        id = given if given not in taken else ""
+        id = server_id if server_id not in taken else ""
         number = len(self._calls)
         while not id or id in taken:
             id = f"call_{number}"
             number += 1
-        call = _Call(index, given, id)
+        call = _Call(index, server_id, id)
         self._calls.append(call)
         return call
 
@@ -147,7 +147,7 @@ def _is_another(call: _Call, name: str, text: str, touched: list[_Call]) -> bool
     return text.lstrip()[:1] == "{" and call.complete
 
 
-def _say(call: _Call, text: str, deltas: list[Delta]) -> None:
+def _append_arguments(call: _Call, text: str, deltas: list[Delta]) -> None:
     if text and not call.ended:
         call.pieces.append(text)
     if call.name and not call.started:  # some say the name later than the id, or than arguments

@@ -25,34 +25,33 @@ from holdfast.kernel.messages import (
 )
 from holdfast.kernel.model import Effort, Request
 from holdfast.providers.foreign_messages import (
+    call_as_text,
     data_url,
     family,
-    file_in_words,
-    in_words,
+    file_text_or_notice,
+    file_url,
+    is_sendable,
     media_type,
     provider_of,
-    readable,
-    sendable,
-    url_of,
+    replayable_parts,
 )
+from holdfast.providers.json_body import JsonObject
 from holdfast.providers.openai_chat.quirks import Quirks
-from holdfast.providers.openai_chat.reasoning_details import add
+from holdfast.providers.openai_chat.reasoning_details import add_detail
 from holdfast.providers.profile import Profile
 from holdfast.providers.tool_schema import nameable
 
-Json = dict[str, Any]
-
-BRIDGE: Final = "I have read the results."
+BRIDGE_TEXT: Final = "I have read the results."
 """What the model is made to say where results may not be followed by a user."""
-NO_TEXT: Final = "[no text]"
-SEE_BELOW: Final = "[sent in the next message]"
+EMPTY_RESULT_TEXT: Final = "[no text]"
+FILES_FOLLOW_TEXT: Final = "[sent in the next message]"
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
-_NINE: Final = re.compile(r"[A-Za-z0-9]{9}")
+_NINE_CHARACTERS: Final = re.compile(r"[A-Za-z0-9]{9}")
 _LETTERS: Final = digits + ascii_letters
 
 
-class Endpoint(Value, frozen=True):
+class ChatEndpoint(Value, frozen=True):
     """Whom a request is for."""
 
     provider: str
@@ -67,27 +66,27 @@ class Endpoint(Value, frozen=True):
     @property
     def efforts(self) -> tuple[Effort, ...] | None:
         """The efforts that the model has, or else that the endpoint takes; None if unknown."""
-        known = self.profile.efforts
-        return self.quirks.efforts if known is None else known
+        efforts = self.profile.efforts
+        return self.quirks.efforts if efforts is None else efforts
 
     @property
     def ignores_efforts(self) -> bool:
         """Whether an effort that a model does not have is not refused: its template skips it."""
         return self.quirks.effort == "template"
 
-    def effort(self, wanted: Effort | None) -> Effort | None:
+    def effort(self, requested: Effort | None) -> Effort | None:
         """The effort to ask for: the one wanted, or the nearest that is known to be taken."""
-        return replace(self.profile, efforts=self.efforts).effort(wanted)
+        return replace(self.profile, efforts=self.efforts).effort(requested)
 
 
 def conversation(
-    request: Request, endpoint: Endpoint, instruction: str | None = None
-) -> tuple[list[Json], list[str]]:
+    request: Request, endpoint: ChatEndpoint, instruction: str | None = None
+) -> tuple[list[JsonObject], list[str]]:
     """The messages, and what people have to be told about them.
 
     `instruction` is said at the end of the system prefix.
     """
-    writer = _Writer(endpoint)
+    writer = _ConversationEncoder(endpoint)
     system = [block.text for block in request.system if block.text]
     if instruction is not None:
         system.append(instruction)
@@ -99,11 +98,11 @@ def conversation(
     return writer.done(), writer.notices
 
 
-class _Writer:
+class _ConversationEncoder:
     """The messages so far."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self.messages: list[Json] = []
+    def __init__(self, endpoint: ChatEndpoint) -> None:
+        self.messages: list[JsonObject] = []
         self.notices: list[str] = []
         self._endpoint = endpoint
         self._quirks = endpoint.quirks
@@ -115,16 +114,16 @@ class _Writer:
     def write(self, message: Message) -> None:
         match message.role:
             case "assistant":
-                self._answer(message)
+                self._add_answer(message)
             case "tool":
-                self._results(message.results)
+                self._add_results(message.results)
             case "system" if self._quirks.system_anywhere:
                 if text := message.text:
                     self.messages.append({"role": self._quirks.system_role, "content": text})
             case _:
-                self._user([part for part in map(self._said, message.parts) if part])
+                self._add_user_parts([part for part in map(self._user_part, message.parts) if part])
 
-    def done(self) -> list[Json]:
+    def done(self) -> list[JsonObject]:
         """The messages. What users say is put together only now: more may have come to it."""
         for message in self.messages:
             if message["role"] == "user":
@@ -133,7 +132,7 @@ class _Writer:
 
     # --- the user ---
 
-    def _said(self, part: Part) -> Json | None:
+    def _user_part(self, part: Part) -> JsonObject | None:
         """A part of what a user says."""
         match part:
             case Text(text=text):
@@ -145,7 +144,7 @@ class _Writer:
             case _:
                 return None
 
-    def _user(self, parts: list[Json]) -> None:
+    def _add_user_parts(self, parts: list[JsonObject]) -> None:
         if not parts:
             return
         last = self.messages[-1]["role"] if self.messages else None
@@ -153,31 +152,31 @@ class _Writer:
             self.messages[-1]["content"] += parts
             return
         if last == "tool" and self._quirks.bridges_results:
-            self.messages.append({"role": "assistant", "content": BRIDGE})
+            self.messages.append({"role": "assistant", "content": BRIDGE_TEXT})
         self.messages.append({"role": "user", "content": parts})
 
-    def _file(self, file: File) -> Json:
+    def _file(self, file: File) -> JsonObject:
         """A file as a part: natively, spelled out, or in words."""
         part = None
-        if sendable(file) and family(file.media_type) in self._files:
-            part = self._native(file)
-        return _text(self._in_words(file)) if part is None else part
+        if is_sendable(file) and family(file.media_type) in self._files:
+            part = self._native_part(file)
+        return _text(self._file_as_text(file)) if part is None else part
 
-    def _in_words(self, file: File) -> str:
-        return file_in_words(file, self._endpoint.name, self.notices)
+    def _file_as_text(self, file: File) -> str:
+        return file_text_or_notice(file, self._endpoint.name, self.notices)
 
-    def _native(self, file: File) -> Json | None:
-        kind, named = family(file.media_type), media_type(file)
-        url = url_of(file) if kind in self._quirks.urls else None
+    def _native_part(self, file: File) -> JsonObject | None:
+        kind, type = family(file.media_type), media_type(file)
+        url = file_url(file) if kind in self._quirks.urls else None
         url = url or data_url(file)
         if url is None:
             return None
-        if kind == "image" and named in _IMAGES:
+        if kind == "image" and type in _IMAGES:
             return {"type": "image_url", "image_url": {"url": url}}
         if kind == "pdf":
             name = file.name or "document.pdf"
             return {"type": "file", "file": {"filename": name, "file_data": url}}
-        form = _AUDIO.get(named)
+        form = _AUDIO.get(type)
         if form is None or file.data is None:
             return None
         audio = {"data": b64encode(file.data).decode(), "format": form}
@@ -185,86 +184,99 @@ class _Writer:
 
     # --- results ---
 
-    def _results(self, results: Iterable[ToolResult]) -> None:
+    def _add_results(self, results: Iterable[ToolResult]) -> None:
         """Results are text. What else they hold is shown right behind them, with whose it is."""
-        shown: list[Json] = []
+        file_parts: list[JsonObject] = []
         for result in results:
             if result.provider_executed:
                 continue
-            parts = [part for part in map(self._said, result.content) if part]
+            parts = [part for part in map(self._user_part, result.content) if part]
             rich = [part for part in parts if part["type"] != "text"]
             text = "\n".join(part["text"] for part in parts if part["type"] == "text")
             id = self._ids.get(result.call_id) or self._call_id(result.call_id, own=False)
-            content = text or (SEE_BELOW if rich else NO_TEXT)
+            content = text or (FILES_FOLLOW_TEXT if rich else EMPTY_RESULT_TEXT)
             self.messages.append({"role": "tool", "tool_call_id": id, "content": content})
             if rich:
-                shown += [_text(f"From the result of {result.tool} (call {id}):"), *rich]
-        self._user(shown)
+                file_parts += [_text(f"From the result of {result.tool} (call {id}):"), *rich]
+        self._add_user_parts(file_parts)
 
     # --- the model ---
 
-    def _answer(self, message: Message) -> None:
+    def _add_answer(self, message: Message) -> None:
         own = provider_of(message) == self._endpoint.provider
-        parts = [self._as_text(part) for part in _told(readable(message, self._endpoint.provider))]
+        parts = [
+            self._as_text(part)
+            for part in _with_provider_calls_as_text(
+                replayable_parts(message, self._endpoint.provider)
+            )
+        ]
         text = "".join(part.text for part in parts if isinstance(part, Text))
-        calls = [self._call(part, own) for part in parts if isinstance(part, ToolCall)]
+        calls = [self._encoded_call(part, own) for part in parts if isinstance(part, ToolCall)]
         if not text and not calls:
             return  # nothing that can be sent: thoughts alone are no message
-        made: Json = {"role": "assistant", "content": text or None}
-        self._replay(made, parts, message if own else None)
+        encoded: JsonObject = {"role": "assistant", "content": text or None}
+        self._replay_reasoning(encoded, parts, message if own else None)
         if calls:
-            made["tool_calls"] = calls
-        self.messages.append(made)
+            encoded["tool_calls"] = calls
+        self.messages.append(encoded)
 
     def _as_text(self, part: Part) -> Part:
         """A file that a model made cannot go back to it: it is told in words."""
-        return Text(self._in_words(part)) if isinstance(part, File) else part
+        return Text(self._file_as_text(part)) if isinstance(part, File) else part
 
-    def _replay(self, made: Json, parts: Sequence[Part], own: Message | None) -> None:
+    def _replay_reasoning(
+        self, encoded: JsonObject, parts: Sequence[Part], own: Message | None
+    ) -> None:
         """Give the reasoning back where its provider wants it."""
         thoughts = [part for part in parts if isinstance(part, Reasoning)] if own else []
         match self._quirks.replay:
             case "reasoning_content" | "reasoning" as field:
                 text = "".join(part.text for part in thoughts) or self._quirks.reasoning_filler
                 if text is not None:
-                    made[field] = text
+                    encoded[field] = text
             case "reasoning_details" as field if own and own.model == self._endpoint.name:
                 # Signed by a model, and of no use to another.
-                if details := self._details(thoughts):
-                    made[field] = details
+                if details := self._reasoning_details(thoughts):
+                    encoded[field] = details
             case "thinking" if thoughts:
-                made["content"] = [_chunk(part) for part in parts if isinstance(part, _SAID)]
+                encoded["content"] = [
+                    _mistral_chunk(part) for part in parts if isinstance(part, _TEXT_PARTS)
+                ]
             case _:
                 pass
 
-    def _details(self, thoughts: Sequence[Reasoning]) -> list[Json]:
+    def _reasoning_details(self, thoughts: Sequence[Reasoning]) -> list[JsonObject]:
         """All of an answer's. A signature may have come behind the text, and so in another part."""
-        details: list[Json] = []
+        details: list[JsonObject] = []
         for part in thoughts:
-            kept = _own(part.metadata, self._endpoint.provider).get("reasoning_details")
-            for detail in kept if isinstance(kept, list) else ():
-                add(details, detail)
+            own_details = _own_metadata(part.metadata, self._endpoint.provider).get(
+                "reasoning_details"
+            )
+            for detail in own_details if isinstance(own_details, list) else ():
+                add_detail(details, detail)
         return details
 
-    def _call(self, call: ToolCall, own: bool) -> Json:
+    def _encoded_call(self, call: ToolCall, own: bool) -> JsonObject:
         id = self._ids[call.id] = self._call_id(call.id, own)
         arguments = call.arguments
         if self._quirks.json_arguments:
             arguments = _object_text(arguments)
-        made = {
+        encoded = {
             "id": id,
             "type": "function",
             # A model may have called something by a name that no tool can have.
             "function": {"name": nameable(call.tool) or "unnamed", "arguments": arguments},
         }
-        if own and (extra := _own(call.metadata, self._endpoint.provider).get("extra_content")):
-            made["extra_content"] = extra
-        return made
+        if own and (
+            extra := _own_metadata(call.metadata, self._endpoint.provider).get("extra_content")
+        ):
+            encoded["extra_content"] = extra
+        return encoded
 
     def _call_id(self, id: str, own: bool) -> str:
         """An id that the endpoint takes: the same one for the same one, each time."""
         if self._quirks.call_ids == "nine":
-            return id if _NINE.fullmatch(id) else _nine(id)
+            return id if _NINE_CHARACTERS.fullmatch(id) else _nine_characters(id)
         limit = self._quirks.max_call_id
         fits = limit is None or len(id) <= limit
         if id and fits and (own or _PLAIN.fullmatch(id)):
@@ -282,40 +294,40 @@ _AUDIO: Final = {
     "audio/wave": "wav",
     "audio/x-wav": "wav",
 }
-_SAID: Final = (Text, Reasoning)
+_TEXT_PARTS: Final = (Text, Reasoning)
 
 
-def _text(text: str) -> Json:
+def _text(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-def _chunk(part: Text | Reasoning) -> Json:
+def _mistral_chunk(part: Text | Reasoning) -> JsonObject:
     """Content as Mistral has it, where thoughts are among it."""
     if isinstance(part, Text):
         return _text(part.text)
     return {"type": "thinking", "thinking": [_text(part.text)]}
 
 
-def _content(parts: Sequence[Json]) -> str | list[Json]:
+def _content(parts: Sequence[JsonObject]) -> str | list[JsonObject]:
     """Plain text where there is nothing else: not everybody takes a list."""
     if all(part["type"] == "text" for part in parts):
         return "\n\n".join(part["text"] for part in parts)
     return list(parts)
 
 
-def _told(parts: Sequence[Part]) -> list[Part]:
+def _with_provider_calls_as_text(parts: Sequence[Part]) -> list[Part]:
     """The parts of an answer, with what its provider ran told in words: it has no form here."""
     results = {part.call_id: part for part in parts if isinstance(part, ToolResult)}
-    told: list[Part] = []
+    converted: list[Part] = []
     for part in parts:
         if isinstance(part, ToolCall) and part.provider_executed:
-            told.append(Text(in_words(part, results.get(part.id))))
+            converted.append(Text(call_as_text(part, results.get(part.id))))
         elif not isinstance(part, ToolResult):
-            told.append(part)
-    return told
+            converted.append(part)
+    return converted
 
 
-def _own(metadata: Any, provider: str) -> Json:
+def _own_metadata(metadata: Any, provider: str) -> JsonObject:
     own = (metadata or {}).get(provider)
     return own if isinstance(own, dict) else {}
 
@@ -332,11 +344,11 @@ def _object_text(arguments: str) -> str:
     return msgspec.json.encode({"_raw": arguments.encode("utf-8", "replace").decode()}).decode()
 
 
-def _nine(id: str) -> str:
+def _nine_characters(id: str) -> str:
     """Nine letters and digits that stand for an id."""
     number = int.from_bytes(sha256(id.encode("utf-8", "surrogatepass")).digest())
-    made = ""
+    characters = ""
     for _ in range(9):
         number, at = divmod(number, len(_LETTERS))
-        made += _LETTERS[at]
-    return made
+        characters += _LETTERS[at]
+    return characters

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-Detail = dict[str, Any]
+ReasoningDetail = dict[str, Any]
 
-_TEXTS: Final = {"reasoning.text": "text", "reasoning.summary": "summary"}
+_TEXT_FIELDS: Final = {"reasoning.text": "text", "reasoning.summary": "summary"}
 """Those that come in pieces, and the field that is in pieces."""
 
 
-def text_of(detail: Any) -> str:
+def detail_text(detail: Any) -> str:
     """What people can read of a detail."""
     if not isinstance(detail, Mapping):
         return ""
@@ -20,26 +20,26 @@ def text_of(detail: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-def add(details: list[Detail], new: Any) -> None:
+def add_detail(details: list[ReasoningDetail], new: Any) -> None:
     """Take in a detail, or a piece of one that is there."""
     if not isinstance(new, Mapping):
         return
     # More text belongs to the last detail. A signature alone may come when others have followed.
-    candidates = details[-1:] if text_of(new) else details[::-1]
-    old = next((detail for detail in candidates if _goes_on(detail, new)), None)
+    candidates = details[-1:] if detail_text(new) else details[::-1]
+    old = next((detail for detail in candidates if _continues(detail, new)), None)
     if old is None:
         details.append(dict(new))
         return
-    whole = text_of(old) + text_of(new)
+    whole = detail_text(old) + detail_text(new)
     old |= {key: value for key, value in new.items() if value is not None}
-    old[_TEXTS[str(new["type"])]] = whole
+    old[_TEXT_FIELDS[str(new["type"])]] = whole
 
 
-def _goes_on(detail: Detail, new: Mapping[str, Any]) -> bool:
+def _continues(detail: ReasoningDetail, new: Mapping[str, Any]) -> bool:
     """Whether `new` is a piece of a detail. Nothing follows a signature: it is for the whole."""
-    if str(new.get("type")) not in _TEXTS or detail.get("signature"):
+    if str(new.get("type")) not in _TEXT_FIELDS or detail.get("signature"):
         return False
     if any(detail.get(key) != new.get(key) for key in ("type", "index")):
         return False
-    old, given = detail.get("id"), new.get("id")
-    return old == given or old is None or given is None  # not every piece has to say it
+    old_id, new_id = detail.get("id"), new.get("id")
+    return old_id == new_id or old_id is None or new_id is None  # not every piece has to say it

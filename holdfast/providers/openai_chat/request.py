@@ -7,23 +7,23 @@ from typing import Any, Final, Literal
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Effort, ProviderTool, Request, Shape, ToolSpec
-from holdfast.providers.foreign_messages import asked_in_words
-from holdfast.providers.json_body import encoded, merged
-from holdfast.providers.openai_chat.messages import Endpoint, Json, conversation
+from holdfast.providers.foreign_messages import shape_instruction
+from holdfast.providers.json_body import JsonObject, encoded, merged
+from holdfast.providers.openai_chat.messages import ChatEndpoint, conversation
 from holdfast.providers.openai_chat.quirks import EffortStyle
 from holdfast.providers.strict import strict_schema
 from holdfast.providers.tool_schema import nameable, one_object
 
-MAX_KEY: Final = 64
+MAX_CACHE_KEY: Final = 64
 """Characters of a cache key that OpenAI takes."""
 
-Structure = Literal["json_schema", "json_object", "in words"]
+AnswerFormat = Literal["json_schema", "json_object", "in words"]
 
-_OPTIONS: Final = {"openai-chat": ("openai", "openai-chat")}
+_OPTION_SOURCES: Final = {"openai-chat": ("openai", "openai-chat")}
 """Whose options count, the last most, where it is not the provider's alone."""
 
 
-def encode(request: Request, endpoint: Endpoint) -> tuple[bytes, tuple[str, ...]]:
+def encode(request: Request, endpoint: ChatEndpoint) -> tuple[bytes, tuple[str, ...]]:
     """The body, and what could not be said in it.
 
     The same request gives the same bytes. Messages come last, so that a longer conversation begins
@@ -31,11 +31,11 @@ def encode(request: Request, endpoint: Endpoint) -> tuple[bytes, tuple[str, ...]
     """
     notices: list[str] = []
     quirks = endpoint.quirks
-    body: Json = {"model": endpoint.model, "stream": True}
+    body: JsonObject = {"model": endpoint.model, "stream": True}
     if quirks.stream_usage:
         body["stream_options"] = {"include_usage": True}
     body |= _tools(request, endpoint, notices)
-    structure = _structure(request, endpoint)
+    structure = _answer_format(request, endpoint)
     if request.output is not None and structure != "in words":
         body["response_format"] = _format(request.output, structure, quirks.strict)
     effort = _effort(request, endpoint, "tools" in body, notices)
@@ -43,67 +43,70 @@ def encode(request: Request, endpoint: Endpoint) -> tuple[bytes, tuple[str, ...]
     if effort is not None and quirks.effort is not None:
         body |= _effort_as(quirks.effort, effort)
     body |= _caching(request, endpoint)
-    for name in _OPTIONS.get(endpoint.provider, (endpoint.provider,)):
+    for name in _OPTION_SOURCES.get(endpoint.provider, (endpoint.provider,)):
         body = merged(body, request.settings.options.get(name, {}))
     instruction = None
     if request.output is not None and structure != "json_schema":
-        instruction = asked_in_words(request.output)
-    messages, told = conversation(request, endpoint, instruction)
+        instruction = shape_instruction(request.output)
+    messages, message_notices = conversation(request, endpoint, instruction)
     body.setdefault("messages", messages)
-    return encoded(body), (*notices, *told)
+    return encoded(body), (*notices, *message_notices)
 
 
 # --- Tools --------------------------------------------------------------------------------------
 
 
-def _tools(request: Request, endpoint: Endpoint, notices: list[str]) -> Json:
-    made: Json = {}
+def _tools(request: Request, endpoint: ChatEndpoint, notices: list[str]) -> JsonObject:
+    fields: JsonObject = {}
     tools = [_declared(tool, endpoint.provider) for tool in request.tools]
     for tool in request.provider_tools:
         if native := tool.native.get(endpoint.provider):
             tools.append(dict(native))
         elif tool.name == "web_search" and _can_search(endpoint):
-            made |= _web_search(tool, endpoint, notices)
+            fields |= _web_search(tool, endpoint, notices)
         else:
             notices.append(f"{endpoint.name} has no {tool.name} of its own: it was left out.")
-    return {"tools": tools, **made} if tools else made
+    return {"tools": tools, **fields} if tools else fields
 
 
-def _declared(tool: ToolSpec, provider: str) -> Json:
+def _declared(tool: ToolSpec, provider: str) -> JsonObject:
     if native := tool.native.get(provider):
         return dict(native)
     parameters, rest = one_object(tool.schema)
     about = "\n".join(filter(None, (tool.description, rest)))
-    function: Json = {"name": tool.name, "parameters": parameters}
+    function: JsonObject = {"name": tool.name, "parameters": parameters}
     if about:
         function["description"] = about
     return {"type": "function", "function": function}
 
 
-def _can_search(endpoint: Endpoint) -> bool:
+def _can_search(endpoint: ChatEndpoint) -> bool:
     if endpoint.quirks.web_search == "options":
         return "-search" in endpoint.model  # gpt-5-search-api: other models refuse to be asked
     return endpoint.quirks.web_search is not None
 
 
-def _web_search(tool: ProviderTool, endpoint: Endpoint, notices: list[str]) -> Json:
+def _web_search(tool: ProviderTool, endpoint: ChatEndpoint, notices: list[str]) -> JsonObject:
     """A search that the provider makes, with as many of the options as it has a word for."""
     allowed = list(tool.options.get("allowed_domains") or ())
     blocked = list(tool.options.get("blocked_domains") or ())
     location = tool.options.get("user_location")
     if endpoint.quirks.web_search == "plugin":
-        known = {"allowed_domains", "blocked_domains"}
+        supported = {"allowed_domains", "blocked_domains"}
         domains = {"include_domains": allowed, "exclude_domains": blocked}
-        made: Json = {"id": "web", **{key: value for key, value in domains.items() if value}}
-        options: Json = {"plugins": [made]}
+        plugin: JsonObject = {
+            "id": "web",
+            **{key: value for key, value in domains.items() if value},
+        }
+        options: JsonObject = {"plugins": [plugin]}
     else:
-        known = {"user_location"}
+        supported = {"user_location"}
         near = {"type": "approximate", "approximate": dict(location or {})}
         options = {"web_search_options": {"user_location": near} if location else {}}
     notices += [
         f"{endpoint.name} does not know {name} of web_search: it was left out."
         for name in tool.options
-        if name not in known
+        if name not in supported
     ]
     return options
 
@@ -111,68 +114,70 @@ def _web_search(tool: ProviderTool, endpoint: Endpoint, notices: list[str]) -> J
 # --- The form of the answer ---------------------------------------------------------------------
 
 
-def _structure(request: Request, endpoint: Endpoint) -> Structure:
+def _answer_format(request: Request, endpoint: ChatEndpoint) -> AnswerFormat:
     """How the answer is held to its form."""
     quirks = endpoint.quirks
     if request.output is None or quirks.structured is None or not endpoint.profile.structured:
         return "in words"
     if request.tools and not quirks.structured_with_tools:
         return "in words"
-    if quirks.structured == "json_schema" and _root(request.output) != "object":
+    if quirks.structured == "json_schema" and _root_type(request.output) != "object":
         return "in words"  # nothing else is taken as a root
     return quirks.structured
 
 
-def _root(shape: Shape) -> Any:
+def _root_type(shape: Shape) -> Any:
     schema, _ = strict_schema(shape.schema)
     return schema.get("type")
 
 
-def _format(shape: Shape, structure: Structure, knows_strict: bool) -> Json:
+def _format(shape: Shape, structure: AnswerFormat, knows_strict: bool) -> JsonObject:
     if structure == "json_object":
         return {"type": "json_object"}
-    made: Json = {"name": nameable(shape.name) or "answer"}
+    json_schema: JsonObject = {"name": nameable(shape.name) or "answer"}
     if shape.description:
-        made["description"] = shape.description
+        json_schema["description"] = shape.description
     schema, strict = strict_schema(shape.schema)
     if knows_strict:
-        made |= {"schema": schema, "strict": strict}
+        json_schema |= {"schema": schema, "strict": strict}
     else:
-        made["schema"] = dict(shape.schema)
-    return {"type": "json_schema", "json_schema": made}
+        json_schema["schema"] = dict(shape.schema)
+    return {"type": "json_schema", "json_schema": json_schema}
 
 
 # --- Settings -----------------------------------------------------------------------------------
 
 
 def _settings(
-    request: Request, endpoint: Endpoint, effort: Effort | None, notices: list[str]
-) -> Json:
+    request: Request, endpoint: ChatEndpoint, effort: Effort | None, notices: list[str]
+) -> JsonObject:
     settings, quirks = request.settings, endpoint.quirks
     sampling = endpoint.profile.samples(effort)
-    known = {
+    supported = {
         "temperature": True,
         "top_p": True,
         "top_k": quirks.top_k,
         "presence_penalty": quirks.penalties,
         "frequency_penalty": quirks.penalties,
     }
-    made: Json = {}
-    for name, taken in known.items():
+    fields: JsonObject = {}
+    for name, is_supported in supported.items():
         value = getattr(settings, name)
         if value is None:
             continue
-        if taken and sampling:
-            made[name] = value
+        if is_supported and sampling:
+            fields[name] = value
         else:
-            beside = " beside an effort" if taken and endpoint.profile.sampling else ""
+            beside = " beside an effort" if is_supported and endpoint.profile.sampling else ""
             notices.append(f"{endpoint.name} does not take {name}{beside}: it was left out.")
     if settings.max_output_tokens is not None:
-        made[quirks.max_tokens] = settings.max_output_tokens
-    return made
+        fields[quirks.max_tokens] = settings.max_output_tokens
+    return fields
 
 
-def _effort(request: Request, endpoint: Endpoint, tools: bool, notices: list[str]) -> Effort | None:
+def _effort(
+    request: Request, endpoint: ChatEndpoint, tools: bool, notices: list[str]
+) -> Effort | None:
     """How hard it is told to think."""
     name, level = endpoint.name, endpoint.effort(request.effort)
     if level is not None and endpoint.quirks.effort is None:
@@ -188,7 +193,7 @@ def _effort(request: Request, endpoint: Endpoint, tools: bool, notices: list[str
     return "none"
 
 
-def _effort_as(style: EffortStyle, level: Effort) -> Json:
+def _effort_as(style: EffortStyle, level: Effort) -> JsonObject:
     thinks = level != "none"
     match style:
         case "effort_or_thinking" if not thinks:
@@ -198,31 +203,31 @@ def _effort_as(style: EffortStyle, level: Effort) -> Json:
         case "reasoning":
             return {"reasoning": {"effort": level}}
         case "thinking":
-            made: Json = {"thinking": {"type": "enabled" if thinks else "disabled"}}
+            fields: JsonObject = {"thinking": {"type": "enabled" if thinks else "disabled"}}
         case "enabled":
-            made = {"reasoning": {"enabled": thinks}}
+            fields = {"reasoning": {"enabled": thinks}}
         case "template":
             # Two names for the same switch: a template takes the one it knows.
-            words: Json = {"enable_thinking": thinks, "thinking": thinks}
+            words: JsonObject = {"enable_thinking": thinks, "thinking": thinks}
             if thinks:
                 words["reasoning_effort"] = level
-            made = {"chat_template_kwargs": words}
-    return {**made, "reasoning_effort": level} if thinks else made
+            fields = {"chat_template_kwargs": words}
+    return {**fields, "reasoning_effort": level} if thinks else fields
 
 
-def _caching(request: Request, endpoint: Endpoint) -> Json:
-    made: Json = {}
+def _caching(request: Request, endpoint: ChatEndpoint) -> JsonObject:
+    fields: JsonObject = {}
     quirks = endpoint.quirks
     if quirks.cache_key is not None and request.cache_key is not None:
-        made[quirks.cache_key] = cache_key(request.cache_key)
-    wanted = request.cache_key is not None or any(block.cache for block in request.system)
-    if wanted and endpoint.model.startswith(quirks.cache_control):
-        made["cache_control"] = {"type": "ephemeral"}
-    return made
+        fields[quirks.cache_key] = cache_key(request.cache_key)
+    is_wanted = request.cache_key is not None or any(block.cache for block in request.system)
+    if is_wanted and endpoint.model.startswith(quirks.cache_control):
+        fields["cache_control"] = {"type": "ephemeral"}
+    return fields
 
 
 def cache_key(key: str) -> str:
     """A key that is short enough, and can stand in a header."""
-    if len(key) <= MAX_KEY and key.isascii() and key.isprintable():
+    if len(key) <= MAX_CACHE_KEY and key.isascii() and key.isprintable():
         return key
     return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()

@@ -19,15 +19,15 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
-from holdfast.providers.failure import Codes, reported
+from holdfast.providers.failure import ErrorCodes, stream_error
 from holdfast.providers.openai_chat import reasoning_details
-from holdfast.providers.openai_chat.calls import Calls, Function, Piece
+from holdfast.providers.openai_chat.calls import CallAssembler, CallPiece, FunctionPiece
 from holdfast.providers.openai_chat.think_tags import ThinkTags
 from holdfast.providers.openai_chat.usage import usage_of
 from holdfast.providers.profile import Price
-from holdfast.providers.surrogates import Halves
+from holdfast.providers.surrogates import SurrogateJoiner
 
-CODES: Final[Codes] = {
+ERROR_CODES: Final[ErrorCodes] = {
     # OpenAI
     "account_deactivated": "permission",
     "billing_hard_limit_reached": "quota",
@@ -75,7 +75,7 @@ CODES: Final[Codes] = {
 }
 """What endpoints call their errors, beside the words that several protocols share."""
 
-FINISHES: Final[Mapping[str, FinishReason]] = {
+FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "stop": "stop",
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
@@ -87,7 +87,7 @@ FINISHES: Final[Mapping[str, FinishReason]] = {
     "sensitive": "content_filter",  # Z.ai
 }
 """Any other word is a stop."""
-BROKEN_OFF: Final[Mapping[str, FailureKind]] = {
+FAILED_FINISHES: Final[Mapping[str, FailureKind]] = {
     "error": "server",
     "network_error": "server",
     "abort": "server",
@@ -99,14 +99,14 @@ BROKEN_OFF: Final[Mapping[str, FailureKind]] = {
 class _Delta(Struct, gc=False):
     content: Any = None
     """Text; from Mistral a list of chunks, where thoughts are among it."""
-    tool_calls: list[Piece] | None = None
+    tool_calls: list[CallPiece] | None = None
     reasoning_content: Any = None
     reasoning: Any = None
     reasoning_details: Any = None
     refusal: Any = None
     annotations: Any = None
     images: Any = None
-    function_call: Function | None = None
+    function_call: FunctionPiece | None = None
 
 
 class _Choice(Struct, gc=False):
@@ -139,7 +139,7 @@ _decode: Final = msgspec.json.Decoder(_Chunk).decode
 _decode_head: Final = msgspec.json.Decoder(_Head).decode
 
 
-class Decoder:
+class ChatDecoder:
     """One answer. Is complete once a reason for its end was given, and told so at `[DONE]` or when
     the stream closes: usage may come in between."""
 
@@ -153,22 +153,22 @@ class Decoder:
     ) -> None:
         """`keeps_details` for an endpoint that wants `reasoning_details` back."""
         self._provider = provider
-        self._halves = Halves()
+        self._joiner = SurrogateJoiner()
         self._price = price
         self._tags = ThinkTags() if think_tags else None
         self._keeps_details = keeps_details
         self._open: Literal["text", "thought"] | None = None
         """What is being written; None before anything is, and behind what came whole."""
-        self._details: list[reasoning_details.Detail] = []
+        self._details: list[reasoning_details.ReasoningDetail] = []
         """What must be given back with reasoning, and no part has yet."""
-        self._calls = Calls(provider)
+        self._calls = CallAssembler(provider)
         self._sources: dict[str, str | None] = {}
         """By URL: the title. Told at the end, because they would split the text."""
-        self._about: dict[str, str] | None = None
+        self._answer_facts: dict[str, str] | None = None
         self._usage: Any = None
         self._refused = False
         self._finish: FinishReason | None = None
-        self._over = False
+        self._ended = False
         self.deltas: list[Delta] = []
 
     def feed(self, events: list[bytes]) -> list[Delta]:
@@ -180,19 +180,19 @@ class Decoder:
         for event in events:
             if event[:1] != b"{" and not self._is_chunk(event, deltas):
                 continue
-            if self._over:
+            if self._ended:
                 break
             try:
                 chunk = _decode(event)
             except msgspec.DecodeError:
-                event = self._halves.joined(event)
+                event = self._joiner.joined(event)
                 chunk = _decode(event)
-            if chunk.error or chunk.choices is None or self._about is None:
-                self._look_at(chunk, event)
+            if chunk.error or chunk.choices is None or self._answer_facts is None:
+                self._check_head(chunk, event)
             if chunk.choices:
-                self._take(chunk.choices[0], deltas)
+                self._take_choice(chunk.choices[0], deltas)
             if chunk.usage or chunk.x_groq or chunk.citations or chunk.search_results:
-                self._note(chunk)
+                self._read_extras(chunk)
 
     @property
     def complete(self) -> bool:
@@ -200,7 +200,7 @@ class Decoder:
 
     def end(self) -> list[Delta]:
         deltas: list[Delta] = []
-        self._complete(deltas)
+        self._finish_answer(deltas)
         return deltas
 
     def spent(self) -> Usage | None:
@@ -210,66 +210,66 @@ class Decoder:
         """Whether an event that does not look like one has JSON in it."""
         data = event.strip()
         if data == b"[DONE]":
-            self._complete(deltas)
+            self._finish_answer(deltas)
             return False
         return bool(data)
 
     # --- What a choice says ---
 
-    def _take(self, choice: _Choice, deltas: list[Delta]) -> None:
+    def _take_choice(self, choice: _Choice, deltas: list[Delta]) -> None:
         delta = choice.delta
         if choice.index != 0 and choice.index is not None:
             return  # nobody asked for another answer beside the first
         if delta is not None:
             if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
-                self._think(delta, deltas)
+                self._emit_reasoning(delta, deltas)
             content = delta.content
             if content:
                 if content.__class__ is not str:
-                    self._say_chunks(content, deltas)
+                    self._emit_chunks(content, deltas)
                 elif self._open == "text":  # the frequent case
                     deltas.append(TextDelta(content))
                 else:
-                    self._say(content, deltas)
+                    self._emit_text(content, deltas)
             if delta.tool_calls or delta.function_call:
                 self._call(delta, deltas)
             if delta.refusal or delta.annotations or delta.images:
-                self._say_rare(delta, deltas)
+                self._emit_other_content(delta, deltas)
         if choice.usage and isinstance(choice.usage, dict):
             self._usage = choice.usage
         if choice.finish_reason:
             self._end_for(choice.finish_reason, choice.error, deltas)
 
-    def _say(self, text: str, deltas: list[Delta]) -> None:
-        said = [TextDelta(text)] if self._tags is None else self._tags.feed(text)
-        self._write(said, deltas)
+    def _emit_text(self, text: str, deltas: list[Delta]) -> None:
+        deltas_of_text = [TextDelta(text)] if self._tags is None else self._tags.feed(text)
+        self._emit(deltas_of_text, deltas)
 
-    def _write(self, said: Sequence[TextDelta | ReasoningDelta], deltas: list[Delta]) -> None:
+    def _emit(self, new: Sequence[TextDelta | ReasoningDelta], deltas: list[Delta]) -> None:
         """Text or thoughts. The first text behind thoughts ends them."""
-        for delta in said:
+        for delta in new:
             if isinstance(delta, ReasoningDelta):
                 self._open = "thought"
             elif self._open != "text":
-                self._hand_over_details(deltas)
+                self._emit_details(deltas)
                 self._open = "text"
             deltas.append(delta)
 
-    def _say_chunks(self, chunks: Any, deltas: list[Delta]) -> None:
+    def _emit_chunks(self, chunks: Any, deltas: list[Delta]) -> None:
         for chunk in chunks if isinstance(chunks, list) else ():
             if not isinstance(chunk, dict):
                 continue
             if chunk.get("type") == "thinking":
                 thoughts = [ReasoningDelta(text) for text in _texts(chunk.get("thinking"))]
-                self._write(thoughts, deltas)
+                self._emit(thoughts, deltas)
             else:
                 for text in _texts(chunk):
-                    self._say(text, deltas)
+                    self._emit_text(text, deltas)
 
-    def _say_rare(self, delta: _Delta, deltas: list[Delta]) -> None:
+    def _emit_other_content(self, delta: _Delta, deltas: list[Delta]) -> None:
         """A refusal is what the model has to say, and its answer counts as filtered."""
         if _is_text(delta.refusal):
             self._refused = True
-            self._say(delta.refusal, deltas)
+            self._emit_text(delta.refusal, deltas)
         for note in delta.annotations if isinstance(delta.annotations, list) else ():
             if isinstance(note, dict) and note.get("type") == "url_citation":
                 self._cite(note.get("url_citation") or note)
@@ -278,20 +278,20 @@ class Decoder:
                 self._open = None
                 deltas.append(PartAdded(file))
 
-    def _think(self, delta: _Delta, deltas: list[Delta]) -> None:
+    def _emit_reasoning(self, delta: _Delta, deltas: list[Delta]) -> None:
         """Reasoning, of which some say the same in two fields at once."""
-        given = delta.reasoning_details
-        given = given if isinstance(given, list) else []
+        details = delta.reasoning_details
+        details = details if isinstance(details, list) else []
         text = delta.reasoning_content or delta.reasoning
         if not _is_text(text):
-            text = "".join(map(reasoning_details.text_of, given))
+            text = "".join(map(reasoning_details.detail_text, details))
         if text:
-            self._write([ReasoningDelta(text)], deltas)
+            self._emit([ReasoningDelta(text)], deltas)
         if self._keeps_details:
-            for detail in given:
-                reasoning_details.add(self._details, detail)
+            for detail in details:
+                reasoning_details.add_detail(self._details, detail)
 
-    def _hand_over_details(self, deltas: list[Delta]) -> None:
+    def _emit_details(self, deltas: list[Delta]) -> None:
         """End the thought that is being written with its details. Those that came behind it, while
         text was being written or nothing, become a thought of their own that has no text."""
         if not self._details:
@@ -303,34 +303,34 @@ class Decoder:
         self._details = []
 
     def _call(self, delta: _Delta, deltas: list[Delta]) -> None:
-        self._hand_over_details(deltas)
+        self._emit_details(deltas)
         self._open = None
-        pieces = delta.tool_calls or [Piece(function=delta.function_call)]
+        pieces = delta.tool_calls or [CallPiece(function=delta.function_call)]
         self._calls.take(pieces, deltas)
 
     # --- How it ends ---
 
     def _end_for(self, reason: str, error: Any, deltas: list[Delta]) -> None:
-        kind = BROKEN_OFF.get(reason)
+        kind = FAILED_FINISHES.get(reason)
         if kind is not None:
             if error:
-                raise reported({"error": error}, CODES)
+                raise stream_error({"error": error}, ERROR_CODES)
             raise ProviderError(f"the answer was broken off: {reason}", kind=kind)
-        self._finish = FINISHES.get(reason, "stop")
+        self._finish = FINISH_REASONS.get(reason, "stop")
         self._close(deltas)
 
     def _close(self, deltas: list[Delta]) -> None:
         """Say all that is left of text, reasoning and calls."""
         if self._tags is not None:
-            self._write(self._tags.end(), deltas)
-        self._hand_over_details(deltas)
+            self._emit(self._tags.end(), deltas)
+        self._emit_details(deltas)
         self._calls.end(deltas, cut=self._finish in ("length", "content_filter"))
 
-    def _complete(self, deltas: list[Delta]) -> None:
+    def _finish_answer(self, deltas: list[Delta]) -> None:
         """The stream is over. Without a reason for it, the answer is not complete."""
-        if self._over or self._finish is None:
+        if self._ended or self._finish is None:
             return
-        self._over = True
+        self._ended = True
         self._close(deltas)  # some go on after they gave a reason
         deltas += [PartAdded(Source(url, title)) for url, title in self._sources.items()]
         finish = self._finish
@@ -338,29 +338,29 @@ class Decoder:
             finish = "content_filter"
         elif finish == "stop" and self._calls:
             finish = "tool_calls"
-        about = {self._provider: self._about} if self._about else None
-        deltas.append(Finished(finish, self.spent(), about))
+        metadata = {self._provider: self._answer_facts} if self._answer_facts else None
+        deltas.append(Finished(finish, self.spent(), metadata))
 
     # --- What a chunk says beside ---
 
-    def _look_at(self, chunk: _Chunk, event: bytes) -> None:
+    def _check_head(self, chunk: _Chunk, event: bytes) -> None:
         """See whether a chunk is an error, in one of the forms that there are, and whose it is."""
         head = _decode_head(event)
         if chunk.error or head.object == "error":
-            raise reported(msgspec.json.decode(event), CODES)
-        if chunk.choices and self._about is None:  # what comes before may have no id
-            said = {"id": head.id, "model": head.model}
-            self._about = {name: value for name, value in said.items() if _is_text(value)}
+            raise stream_error(msgspec.json.decode(event), ERROR_CODES)
+        if chunk.choices and self._answer_facts is None:  # what comes before may have no id
+            facts = {"id": head.id, "model": head.model}
+            self._answer_facts = {name: value for name, value in facts.items() if _is_text(value)}
 
-    def _note(self, chunk: _Chunk) -> None:
+    def _read_extras(self, chunk: _Chunk) -> None:
         groq = chunk.x_groq if isinstance(chunk.x_groq, dict) else {}
         if groq.get("error"):
-            raise reported(groq, CODES)
+            raise stream_error(groq, ERROR_CODES)
         usage = chunk.usage or groq.get("usage")
         if isinstance(usage, dict):
             self._usage = usage
-        for found in (chunk.search_results, chunk.citations):
-            for source in found if isinstance(found, list) else ():
+        for sources in (chunk.search_results, chunk.citations):
+            for source in sources if isinstance(sources, list) else ():
                 self._cite(source)
 
     def _cite(self, source: Any) -> None:
@@ -370,17 +370,17 @@ class Decoder:
         url = source.get("url") if isinstance(source, dict) else None
         if isinstance(url, str) and url:
             title = source.get("title")
-            known = self._sources.get(url)
-            self._sources[url] = known or (title if isinstance(title, str) else None)
+            known_title = self._sources.get(url)
+            self._sources[url] = known_title or (title if isinstance(title, str) else None)
 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def _image(said: Any) -> File | None:
+def _image(image: Any) -> File | None:
     """A picture that a model made, as OpenRouter passes it on."""
-    inner = said.get("image_url") if isinstance(said, dict) else None
+    inner = image.get("image_url") if isinstance(image, dict) else None
     url = inner.get("url") if isinstance(inner, dict) else None
     if not isinstance(url, str):
         return None

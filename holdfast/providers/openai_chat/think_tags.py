@@ -6,8 +6,8 @@ from typing import Final, Literal
 
 from holdfast.kernel.model import ReasoningDelta, TextDelta
 
-OPEN: Final = "<think>"
-CLOSE: Final = "</think>"
+OPEN_TAG: Final = "<think>"
+CLOSE_TAG: Final = "</think>"
 
 
 class ThinkTags:
@@ -25,19 +25,19 @@ class ThinkTags:
         if self._state == "text":
             return [TextDelta(text)]
         self._held += text
-        said: list[TextDelta | ReasoningDelta] = []
+        deltas: list[TextDelta | ReasoningDelta] = []
         if self._state == "before":
-            self._look_for_thoughts()
+            self._detect_opening_tag()
         if self._state == "thinking":
-            self._think(said)
+            self._think(deltas)
         if self._state == "after":  # blank lines between the thoughts and the text are no text
             self._held = self._held.lstrip()
             if self._held:
                 self._state = "text"
         if self._state == "text" and self._held:
-            said.append(TextDelta(self._held))
+            deltas.append(TextDelta(self._held))
             self._held = ""
-        return said
+        return deltas
 
     def end(self) -> list[TextDelta | ReasoningDelta]:
         """No more text comes: what was held is what it is."""
@@ -46,30 +46,30 @@ class ThinkTags:
             return []
         return [ReasoningDelta(held) if self._state == "thinking" else TextDelta(held)]
 
-    def _look_for_thoughts(self) -> None:
+    def _detect_opening_tag(self) -> None:
         start = self._held.lstrip()
-        if start.startswith(OPEN):
+        if start.startswith(OPEN_TAG):
             self._state = "thinking"
-            self._held = start.removeprefix(OPEN)
-        elif not OPEN.startswith(start):
+            self._held = start.removeprefix(OPEN_TAG)
+        elif not OPEN_TAG.startswith(start):
             self._state = "text"
 
-    def _think(self, said: list[TextDelta | ReasoningDelta]) -> None:
-        thoughts, tag, rest = self._held.partition(CLOSE)
+    def _think(self, deltas: list[TextDelta | ReasoningDelta]) -> None:
+        thoughts, tag, rest = self._held.partition(CLOSE_TAG)
         if tag:
             self._state = "after"
             self._held = rest
         else:
-            kept = _half_tag(thoughts)
-            self._held = thoughts[len(thoughts) - kept :]
-            thoughts = thoughts[: len(thoughts) - kept]
+            held_length = _half_tag(thoughts)
+            self._held = thoughts[len(thoughts) - held_length :]
+            thoughts = thoughts[: len(thoughts) - held_length]
         if thoughts:
-            said.append(ReasoningDelta(thoughts))
+            deltas.append(ReasoningDelta(thoughts))
 
 
 def _half_tag(text: str) -> int:
     """How many characters at the end may be the beginning of the closing tag."""
-    for size in range(min(len(text), len(CLOSE) - 1), 0, -1):
-        if CLOSE.startswith(text[-size:]):
+    for size in range(min(len(text), len(CLOSE_TAG) - 1), 0, -1):
+        if CLOSE_TAG.startswith(text[-size:]):
             return size
     return 0

@@ -10,43 +10,45 @@ from holdfast.kernel.messages import Usage
 from holdfast.providers.profile import Price
 
 
-def usage_of(said: Any, price: Price | None) -> Usage | None:
+def usage_of(reported: Any, price: Price | None) -> Usage | None:
     """Tokens as we count them: what was read from a cache or written to it stands apart."""
-    if not isinstance(said, dict) or not ("prompt_tokens" in said or "completion_tokens" in said):
+    if not isinstance(reported, dict) or not (
+        "prompt_tokens" in reported or "completion_tokens" in reported
+    ):
         return None
-    prompt, output = _count(said, "prompt_tokens"), _count(said, "completion_tokens")
-    detail = said.get("prompt_tokens_details")
+    prompt, output = _count(reported, "prompt_tokens"), _count(reported, "completion_tokens")
+    detail = reported.get("prompt_tokens_details")
     read = (
         _count(detail, "cached_tokens")
-        or _count(said, "prompt_cache_hit_tokens")  # DeepSeek
-        or _count(said, "cached_tokens")  # Moonshot
+        or _count(reported, "prompt_cache_hit_tokens")  # DeepSeek
+        or _count(reported, "cached_tokens")  # Moonshot
     )
     written = _count(detail, "cache_write_tokens")
-    reasoning = _count(said.get("completion_tokens_details"), "reasoning_tokens")
-    reasoning = reasoning or _count(said, "reasoning_tokens")  # Perplexity
-    if reasoning and _count(said, "total_tokens") == prompt + output + reasoning:
+    reasoning = _count(reported.get("completion_tokens_details"), "reasoning_tokens")
+    reasoning = reasoning or _count(reported, "reasoning_tokens")  # Perplexity
+    if reasoning and _count(reported, "total_tokens") == prompt + output + reasoning:
         output += reasoning  # xAI counts it apart
     usage = Usage(max(0, prompt - read - written), output, reasoning, read, written)
-    cost = _cost(said)
+    cost = _cost(reported)
     if cost is None and price is not None:
         cost = price.of(usage)
     return usage if cost is None else replace(usage, cost=cost)
 
 
-def _count(said: Any, name: str) -> int:
-    value = said.get(name) if isinstance(said, dict) else None
+def _count(reported: Any, name: str) -> int:
+    value = reported.get(name) if isinstance(reported, dict) else None
     return int(value) if isinstance(value, (int, float)) else 0
 
 
-def _cost(said: dict[str, Any]) -> float | None:
+def _cost(reported: dict[str, Any]) -> float | None:
     """What the provider itself says that it cost: OpenRouter, and in more detail Perplexity."""
-    cost = said.get("cost")
+    cost = reported.get("cost")
     if isinstance(cost, dict):
         cost = cost.get("total_cost")
     if not isinstance(cost, (int, float)):
         return None
-    details = said.get("cost_details")
-    if said.get("is_byok") is True and isinstance(details, dict):
+    details = reported.get("cost_details")
+    if reported.get("is_byok") is True and isinstance(details, dict):
         # With a key of one's own, OpenRouter's cost is its fee: the model is paid for elsewhere.
         upstream = details.get("upstream_inference_cost")
         cost += upstream if isinstance(upstream, (int, float)) else 0

@@ -8,11 +8,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from holdfast.kernel.messages import Usage
-from holdfast.providers.failure import Codes
-from holdfast.providers.openai_responses.items import Item, dicts
+from holdfast.providers.failure import ErrorCodes
+from holdfast.providers.openai_responses.items import ResponseItem, objects_in
 from holdfast.providers.profile import Price
 
-CODES: Final[Codes] = {
+ERROR_CODES: Final[ErrorCodes] = {
     "DeploymentNotFound": "not_found",
     "account_deactivated": "auth",
     "billing_hard_limit_reached": "quota",
@@ -53,7 +53,7 @@ CODES: Final[Codes] = {
 """The words for errors that this protocol has beside those that several share."""
 
 
-class Event(Struct):
+class ResponsesEvent(Struct):
     """All that is read of any event. Most have three or four of these."""
 
     type: str = ""
@@ -63,8 +63,8 @@ class Event(Struct):
     summary_index: int | None = None
     item_id: str | None = None
     text: str | None = None
-    item: Item | None = None
-    annotation: Item | None = None
+    item: ResponseItem | None = None
+    annotation: ResponseItem | None = None
     response: Raw = Raw(b"null")
     error: Any = None
     code: Any = None
@@ -84,7 +84,7 @@ class _ReasoningTokens(Struct):
     reasoning_tokens: int | None = None
 
 
-class Tokens(Struct):
+class ResponsesUsage(Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
     input_tokens_details: _CachedTokens | None = None
@@ -120,8 +120,8 @@ class Response(Struct):
     id: str | None = None
     status: str | None = None
     previous_response_id: str | None = None
-    output: list[Item] | None = None
-    usage: Tokens | None = None
+    output: list[ResponseItem] | None = None
+    usage: ResponsesUsage | None = None
     incomplete_details: _Incomplete | None = None
     error: Any = None
 
@@ -134,21 +134,21 @@ class Response(Struct):
     def said(self) -> str:
         """All of its text."""
         messages = [item for item in self.output or () if item.get("type") == "message"]
-        contents = [content for item in messages for content in dicts(item.get("content"))]
+        contents = [content for item in messages for content in objects_in(item.get("content"))]
         return "".join(content.get("text") or content.get("refusal") or "" for content in contents)
 
 
-_EVENT: Final = msgspec.json.Decoder(Event)
+_EVENT: Final = msgspec.json.Decoder(ResponsesEvent)
 _TYPE: Final = msgspec.json.Decoder(_Type)
 _RESPONSE: Final = msgspec.json.Decoder(Response | None)
 
 read_event: Final = _EVENT.decode
 
 
-def type_of(data: bytes) -> str:
+def event_type(data: bytes) -> str:
     """What an event is called that cannot be read as one that we know."""
     return "[DONE]" if data.strip() == b"[DONE]" else _TYPE.decode(data).type
 
 
-def response_of(event: Event) -> Response:
+def response_of(event: ResponsesEvent) -> Response:
     return _RESPONSE.decode(event.response) or Response()

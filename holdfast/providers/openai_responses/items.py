@@ -19,29 +19,32 @@ from holdfast.kernel.messages import File, Text, ToolCall, ToolOutcome, ToolResu
 from holdfast.kernel.model import ToolSpec
 from holdfast.providers.tool_schema import nameable
 
-Item = dict[str, Any]
+ResponseItem = dict[str, Any]
 
-_TOOLS: Final[Mapping[str, str]] = {
+_TOOL_NAMES: Final[Mapping[str, str]] = {
     "code_interpreter_call": "code_execution",
     "fetch_url_results": "fetch_url",
     "search_results": "web_search",
 }
 """Tools that are known by another name than their items."""
-_ITEMS: Final[Mapping[str, str]] = {"computer_use_preview": "computer_call"}
+_CALL_TYPES: Final[Mapping[str, str]] = {"computer_use_preview": "computer_call"}
 """Declarations whose items are not called after them."""
-_FRAME: Final = frozenset(
+_FRAME_FIELDS: Final = frozenset(
     {"type", "id", "call_id", "status", "name", "container_id", "encrypted_content"}
 )
-_OUTCOMES: Final = frozenset(
+_OUTCOME_FIELDS: Final = frozenset(
     {"contents", "outputs", "results", "result", "output", "error", "tools"}
 )
 """Of an item that the provider ran: what came of it."""
 
-QUOTED: Final[Mapping[str, str]] = {"code_interpreter_call": "code", "custom_tool_call": "input"}
+PLAIN_TEXT_ARGUMENTS: Final[Mapping[str, str]] = {
+    "code_interpreter_call": "code",
+    "custom_tool_call": "input",
+}
 """Items whose one argument is plain text, and what we call it."""
 
 
-def dicts(value: Any) -> list[Item]:
+def objects_in(value: Any) -> list[ResponseItem]:
     """The objects of a list, whatever else there is."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
@@ -53,70 +56,80 @@ def names_of_tools(tools: Sequence[ToolSpec], provider: str) -> Mapping[str, str
         native = tool.native.get(provider)
         if native is not None:
             kind = str(native.get("type", ""))
-            names[native.get("name") or _ITEMS.get(kind) or f"{kind}_call"] = tool.name
+            names[native.get("name") or _CALL_TYPES.get(kind) or f"{kind}_call"] = tool.name
     return names
 
 
-def tool_of(item: Item, names: Mapping[str, str]) -> tuple[str, bool]:
+def tool_of(item: ResponseItem, names: Mapping[str, str]) -> tuple[str, bool]:
     """The tool that an item calls, and whether the provider runs it."""
     kind, name = item.get("type", ""), item.get("name") or ""
     if kind in ("function_call", "custom_tool_call"):
         return names.get(name, name), False
     if kind in names:
         return names[kind], False
-    return _TOOLS.get(kind) or name or kind.removesuffix("_call"), True
+    return _TOOL_NAMES.get(kind) or name or kind.removesuffix("_call"), True
 
 
-def arguments_of(item: Item) -> str:
+def arguments_of(item: ResponseItem) -> str:
     """The arguments of a call as JSON text: as the model wrote it, where it wrote JSON."""
     kind = item.get("type", "")
     if kind in ("function_call", "mcp_call"):
-        written = item.get("arguments") or ""
-        return written if isinstance(written, str) else msgspec.json.encode(written).decode()
-    if kind in QUOTED:
-        return msgspec.json.encode({QUOTED[kind]: item.get(QUOTED[kind]) or ""}).decode()
-    said = {
+        arguments_text = item.get("arguments") or ""
+        return (
+            arguments_text
+            if isinstance(arguments_text, str)
+            else msgspec.json.encode(arguments_text).decode()
+        )
+    if kind in PLAIN_TEXT_ARGUMENTS:
+        return msgspec.json.encode(
+            {PLAIN_TEXT_ARGUMENTS[kind]: item.get(PLAIN_TEXT_ARGUMENTS[kind]) or ""}
+        ).decode()
+    arguments = {
         key: value
         for key, value in item.items()
-        if key not in _FRAME and key not in _OUTCOMES and value is not None
+        if key not in _FRAME_FIELDS and key not in _OUTCOME_FIELDS and value is not None
     }
-    return msgspec.json.encode(said).decode()
+    return msgspec.json.encode(arguments).decode()
 
 
 # --- What the provider ran ----------------------------------------------------------------------
 
 
-def ran(item: Item, call_id: str, tool: str) -> ToolResult:
+def executed_result(item: ResponseItem, call_id: str, tool: str) -> ToolResult:
     """What people see of the outcome of a call that the provider ran."""
     outcome: ToolOutcome = "failed" if item.get("status") in ("failed", "incomplete") else "ok"
-    return ToolResult(call_id, tool, (Text(_outcome(item)),), outcome, provider_executed=True)
+    return ToolResult(call_id, tool, (Text(_outcome_text(item)),), outcome, provider_executed=True)
 
 
-def _outcome(item: Item) -> str:
+def _outcome_text(item: ResponseItem) -> str:
     match item.get("type"):
         case "code_interpreter_call":
-            said: Any = "".join(str(log.get("logs") or "") for log in dicts(item.get("outputs")))
+            text: Any = "".join(
+                str(log.get("logs") or "") for log in objects_in(item.get("outputs"))
+            )
         case "file_search_call":
-            found = dicts(item.get("results"))
-            said = "\n".join(f"{result.get('filename')}: {result.get('text')}" for result in found)
+            matches = objects_in(item.get("results"))
+            text = "\n".join(
+                f"{result.get('filename')}: {result.get('text')}" for result in matches
+            )
         case "web_search_call":
             action = item.get("action")
-            sources = dicts(action.get("sources")) if isinstance(action, dict) else []
-            said = _urls(sources)
+            sources = objects_in(action.get("sources")) if isinstance(action, dict) else []
+            text = _urls(sources)
         case "search_results" | "fetch_url_results":
-            said = _urls(dicts(item.get("results") or item.get("contents")))
+            text = _urls(objects_in(item.get("results") or item.get("contents")))
         case _:
-            said = item.get("output") or item.get("result") or item.get("error")
-            if said and not isinstance(said, str):
-                said = msgspec.json.encode(said).decode()
-    return said or str(item.get("status") or "done")
+            text = item.get("output") or item.get("result") or item.get("error")
+            if text and not isinstance(text, str):
+                text = msgspec.json.encode(text).decode()
+    return text or str(item.get("status") or "done")
 
 
-def _urls(sources: Sequence[Item]) -> str:
+def _urls(sources: Sequence[ResponseItem]) -> str:
     return "\n".join(str(source.get("url")) for source in sources)
 
 
-def picture_of(item: Item) -> tuple[File, Item] | None:
+def picture_of(item: ResponseItem) -> tuple[File, ResponseItem] | None:
     """A picture that the provider made, and its item without the picture; None when it made none.
 
     It is kept once: `with_picture` puts it back.
@@ -134,7 +147,7 @@ def picture_of(item: Item) -> tuple[File, Item] | None:
     return File(media_type, data=data), {**item, "result": None}
 
 
-def with_picture(item: Item, picture: File) -> Item:
+def with_picture(item: ResponseItem, picture: File) -> ResponseItem:
     """The item that a picture came in."""
     return {**item, "result": b64encode(picture.data).decode() if picture.data else None}
 
@@ -142,7 +155,9 @@ def with_picture(item: Item, picture: File) -> Item:
 # --- What we ran --------------------------------------------------------------------------------
 
 
-def output_of(kind: str, call_id: str, result: ToolResult, output: str | list[Item]) -> Item:
+def output_of(
+    kind: str, call_id: str, result: ToolResult, output: str | list[ResponseItem]
+) -> ResponseItem:
     """The item that answers a call of ours, in the form that goes with the item of the call."""
     text = output if isinstance(output, str) else result.text
     match kind:
@@ -168,23 +183,23 @@ def output_of(kind: str, call_id: str, result: ToolResult, output: str | list[It
             return {"type": "local_shell_call_output", "id": call_id, "output": text}
         case "computer_call":
             pictures = [] if isinstance(output, str) else output
-            shown = [entry for entry in pictures if entry["type"] == "input_image"]
+            images = [entry for entry in pictures if entry["type"] == "input_image"]
             shot = {"type": "computer_screenshot"}
-            if shown:
-                shot["image_url"] = shown[0]["image_url"]
+            if images:
+                shot["image_url"] = images[0]["image_url"]
             return {"type": "computer_call_output", "call_id": call_id, "output": shot}
         case _:
             return {"type": "function_call_output", "call_id": call_id, "output": output}
 
 
-def call_item(call: ToolCall, call_id: str, kept: Item) -> Item:
+def call_item(call: ToolCall, call_id: str, stored: ResponseItem) -> ResponseItem:
     """The item of a call of ours. `kept` is what the provider said beside the call itself."""
-    kept = {key: value for key, value in kept.items() if value is not None}
-    if kept.get("type", "function_call") != "function_call":
-        return {**taken_back(kept), "call_id": call_id}
+    stored = {key: value for key, value in stored.items() if value is not None}
+    if stored.get("type", "function_call") != "function_call":
+        return {**without_output_fields(stored), "call_id": call_id}
     return {
         "type": "function_call",
-        **kept,
+        **stored,
         "call_id": call_id,
         # A model may have called something by a name that no tool can have.
         "name": nameable(call.tool) or "unnamed",
@@ -192,12 +207,12 @@ def call_item(call: ToolCall, call_id: str, kept: Item) -> Item:
     }
 
 
-def taken_back(item: Item) -> Item:
+def without_output_fields(item: ResponseItem) -> ResponseItem:
     """An item as it came, but for what only comes and is refused when it is sent."""
     return {key: value for key, value in item.items() if key != "created_by"}
 
 
-def kept_of(item: Item) -> Item:
+def item_to_keep(item: ResponseItem) -> ResponseItem:
     """What of a call's item has to be kept: all that our own call does not hold."""
     if item.get("type") != "function_call":
         return item

@@ -27,58 +27,58 @@ from holdfast.kernel.messages import (
 )
 from holdfast.kernel.model import Effort, ProviderTool, Request, Shape, ToolSpec
 from holdfast.providers.foreign_messages import (
-    asked_in_words,
+    call_as_text,
     data_url,
     family,
-    file_in_words,
-    in_words,
-    left_out,
+    file_text_or_notice,
+    file_url,
+    is_sendable,
     media_type,
+    omitted_file,
     provider_of,
-    readable,
-    sendable,
-    url_of,
+    replayable_parts,
+    shape_instruction,
 )
 from holdfast.providers.json_body import encoded, merged
 from holdfast.providers.openai_responses.items import (
-    Item,
+    ResponseItem,
     call_item,
     output_of,
-    taken_back,
     with_picture,
+    without_output_fields,
 )
 from holdfast.providers.profile import Family, Profile
 from holdfast.providers.strict import strict_schema
 from holdfast.providers.tool_schema import nameable, one_object
 
-FILES: Final[tuple[Family, ...]] = ("image", "pdf")
+DEFAULT_FILES: Final[tuple[Family, ...]] = ("image", "pdf")
 """What every model takes, as far as nothing else is known."""
-PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-MAX_ID: Final = 64
+IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+MAX_ID_LENGTH: Final = 64
 """Characters of a call's id and of a cache key. Other providers have longer ones."""
-ENCRYPTED: Final = "reasoning.encrypted_content"
+ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 
-PROVIDER_TOOLS: Final[Mapping[str, Item]] = {
+PROVIDER_TOOLS: Final[Mapping[str, ResponseItem]] = {
     "web_search": {"type": "web_search"},
     "code_execution": {"type": "code_interpreter", "container": {"type": "auto"}},
     "image_generation": {"type": "image_generation"},
 }
-INCLUDES: Final[Mapping[str, str]] = {"code_interpreter": "code_interpreter_call.outputs"}
+TOOL_INCLUDES: Final[Mapping[str, str]] = {"code_interpreter": "code_interpreter_call.outputs"}
 """What has to be asked for, so that the outcome of a tool is told."""
-NOT_AT_MINIMAL: Final = frozenset(
+TOOLS_REFUSED_AT_MINIMAL: Final = frozenset(
     {"code_interpreter", "file_search", "image_generation", "web_search", "web_search_preview"}
 )
 """Tools that are refused beside the effort "minimal"."""
 
 
-class Encoded(Struct, frozen=True):
+class EncodedRequest(Struct, frozen=True):
     """A request taken apart: the items of each message, and all that is said beside them."""
 
-    items: tuple[tuple[Item, ...], ...]
-    fields: Item
+    items: tuple[tuple[ResponseItem, ...], ...]
+    fields: ResponseItem
     notices: tuple[str, ...]
 
-    def body(self, items: Sequence[Sequence[Item]], **more: Any) -> bytes:
+    def body(self, items: Sequence[Sequence[ResponseItem]], **more: Any) -> bytes:
         """The request as bytes, with these items. They come last: a history grows at its end."""
         return encoded({**self.fields, **more, "input": [item for some in items for item in some]})
 
@@ -91,18 +91,18 @@ def encode(
     store: bool,
     *,
     thoughts: bool = True,
-) -> Encoded:
+) -> EncodedRequest:
     """`thoughts=False` sends no reasoning back, and does not ask for what sending it back takes."""
     encoder = _Encoder(f"{provider}:{model}", provider, profile, thoughts)
     items = tuple(tuple(encoder.items(message)) for message in request.messages)
-    fields: Item = {"model": model, "stream": True, "store": store}
+    fields: ResponseItem = {"model": model, "stream": True, "store": store}
     fields |= encoder.fields(request)
     options = request.settings.options.get(provider, {})
     include = [*fields.get("include", ()), *options.get("include", ())]  # ours is still needed
     fields = merged(fields, options)
     if include:
         fields["include"] = list(dict.fromkeys(include))
-    return Encoded(items, fields, tuple(dict.fromkeys(encoder.notices)))
+    return EncodedRequest(items, fields, tuple(dict.fromkeys(encoder.notices)))
 
 
 def digest(items: object) -> str:
@@ -113,10 +113,10 @@ def digest(items: object) -> str:
 # --- Messages -----------------------------------------------------------------------------------
 
 
-class _Said(Struct):
+class _OutgoingItem(Struct):
     """An item on its way out."""
 
-    item: Item
+    item: ResponseItem
     own: bool = False
     """It came from this provider as it is."""
     words: str = ""
@@ -130,88 +130,90 @@ class _Encoder:
         self._provider = provider
         self._profile = profile
         # A model that does not think refuses thoughts, and to be asked for them.
-        self._thoughts = thoughts and profile.efforts != ()
+        self._replays_reasoning = thoughts and profile.efforts != ()
         self._kinds: dict[str, str] = {}
         """The items of calls that are no functions, by the id of the call."""
 
-    def items(self, message: Message) -> list[Item]:
+    def items(self, message: Message) -> list[ResponseItem]:
         if message.role == "assistant":
-            return self._answer(message)
+            return self._answer_items(message)
         if message.role == "tool":
-            return [self._result(part) for part in message.results]
+            return [self._result_item(part) for part in message.results]
         content = self._content([part for part in message.parts if not isinstance(part, ToolCall)])
         if not content:
             return []
         return [{"type": "message", "role": message.role, "content": content}]
 
-    def _kept(self, metadata: Metadata | None) -> Mapping[str, Any]:
+    def _own_metadata(self, metadata: Metadata | None) -> Mapping[str, Any]:
         """What this provider wants back of a part."""
-        kept = metadata.get(self._provider) if metadata else None
-        return kept if isinstance(kept, Mapping) else {}
+        own = metadata.get(self._provider) if metadata else None
+        return own if isinstance(own, Mapping) else {}
 
     # --- what a model said ---
 
-    def _answer(self, message: Message) -> list[Item]:
-        said: list[_Said] = []
+    def _answer_items(self, message: Message) -> list[ResponseItem]:
+        entries: list[_OutgoingItem] = []
         own = provider_of(message) == self._provider
         results = {part.call_id: part for part in message.results}
-        for part in readable(message, self._provider):
-            kept = self._kept(getattr(part, "metadata", None)) if own else {}
+        for part in replayable_parts(message, self._provider):
+            own_metadata = self._own_metadata(getattr(part, "metadata", None)) if own else {}
             match part:
                 case Text() if part.text:
-                    self._say(said, part, kept)
-                case Reasoning() if kept.get("item"):
-                    said.append(_Said(_without_nulls(kept["item"]), True))
+                    self._add_text(entries, part, own_metadata)
+                case Reasoning() if own_metadata.get("item"):
+                    entries.append(_OutgoingItem(_without_nulls(own_metadata["item"]), True))
                 case ToolCall(provider_executed=True):
-                    words = in_words(part, results.get(part.id))
-                    item = taken_back(kept.get("item", {}))
+                    words = call_as_text(part, results.get(part.id))
+                    item = without_output_fields(own_metadata.get("item", {}))
                     if item.get("id"):
-                        said.append(_Said(item, True, words))
+                        entries.append(_OutgoingItem(item, True, words))
                     else:  # of another provider, or an item that is only ever shown
-                        said.append(_Said(_message(words)))
+                        entries.append(_OutgoingItem(_message_item(words)))
                 case ToolCall():
-                    said.append(self._call(part, kept))
-                case File() if kept.get("item") and part.data:
-                    words = left_out(part, self._name)[0]
-                    said.append(_Said(with_picture(kept["item"], part), True, words))
+                    entries.append(self._call_entry(part, own_metadata))
+                case File() if own_metadata.get("item") and part.data:
+                    words = omitted_file(part, self._name)[0]
+                    entries.append(
+                        _OutgoingItem(with_picture(own_metadata["item"], part), True, words)
+                    )
                 case File():
-                    self._say(said, Text(self._file_in_words(part)), {})
+                    self._add_text(entries, Text(self._file_in_words(part)), {})
                 case _:
                     pass  # sources are told beside the text that has them
-        return [entry.item for entry in _replayable(said, self._thoughts)]
+        return [entry.item for entry in _replayable(entries, self._replays_reasoning)]
 
-    def _say(self, said: list[_Said], text: Text, kept: Mapping[str, Any]) -> None:
+    def _add_text(self, entries: list[_OutgoingItem], text: Text, own: Mapping[str, Any]) -> None:
         """Text, in the message it came in: several pieces of one message are one item again."""
-        content: Item = {"type": "output_text", "text": text.text}
-        if kept.get("refusal"):
+        content: ResponseItem = {"type": "output_text", "text": text.text}
+        if own.get("refusal"):
             content = {"type": "refusal", "refusal": text.text}
-        elif kept:
-            content["annotations"] = kept.get("annotations", [])
-        message = _message_of(said, kept.get("id"))
+        elif own:
+            content["annotations"] = own.get("annotations", [])
+        message = _open_message(entries, own.get("id"))
         if message is None:
-            id = {"id": kept["id"]} if kept.get("id") else {}
-            message = {**_message(), **id}
-            said.append(_Said(message, bool(kept)))
+            id = {"id": own["id"]} if own.get("id") else {}
+            message = {**_message_item(), **id}
+            entries.append(_OutgoingItem(message, bool(own)))
         message["content"].append(content)
-        message.update(_without_nulls(kept.get("item", {})))
+        message.update(_without_nulls(own.get("item", {})))
 
-    def _call(self, call: ToolCall, kept: Mapping[str, Any]) -> _Said:
-        item = call_item(call, short(call.id), kept.get("item", {}))
+    def _call_entry(self, call: ToolCall, own: Mapping[str, Any]) -> _OutgoingItem:
+        item = call_item(call, shortened(call.id), own.get("item", {}))
         if item["type"] != "function_call":
             self._kinds[call.id] = item["type"]
-        return _Said(item, bool(kept))
+        return _OutgoingItem(item, bool(own))
 
     # --- what people and tools said ---
 
-    def _result(self, result: ToolResult) -> Item:
-        output: str | list[Item] = result.text
+    def _result_item(self, result: ToolResult) -> ResponseItem:
+        output: str | list[ResponseItem] = result.text
         if any(isinstance(part, File) for part in result.content):
             output = self._content(result.content)
         kind = self._kinds.get(result.call_id, "function_call")
-        return output_of(kind, short(result.call_id), result, output)
+        return output_of(kind, shortened(result.call_id), result, output)
 
-    def _content(self, parts: Sequence[Part] | Sequence[Content]) -> list[Item]:
-        content: list[Item] = []
+    def _content(self, parts: Sequence[Part] | Sequence[Content]) -> list[ResponseItem]:
+        content: list[ResponseItem] = []
         for part in parts:
             match part:
                 case Text(text=text) | Reasoning(text=text) if text:
@@ -219,19 +221,19 @@ class _Encoder:
                 case File():
                     content.append(self._file(part))
                 case Source(url=url, title=title):
-                    named = f"{title}: {url}" if title else url
-                    content.append({"type": "input_text", "text": named})
+                    line = f"{title}: {url}" if title else url
+                    content.append({"type": "input_text", "text": line})
                 case _:
                     pass
         return content
 
-    def _file(self, file: File) -> Item:
+    def _file(self, file: File) -> ResponseItem:
         kind = family(file.media_type)
-        taken = FILES if self._profile.files is None else self._profile.files
-        url = url_of(file) or data_url(file)
-        if kind in taken and url is not None and sendable(file):
-            own = self._kept(file.metadata)
-            if kind == "image" and media_type(file) in PICTURES:
+        supported = DEFAULT_FILES if self._profile.files is None else self._profile.files
+        url = file_url(file) or data_url(file)
+        if kind in supported and url is not None and is_sendable(file):
+            own = self._own_metadata(file.metadata)
+            if kind == "image" and media_type(file) in IMAGE_TYPES:
                 return {"type": "input_image", "image_url": url, "detail": "auto", **own}
             if kind == "pdf" and file.data is None:
                 return {"type": "input_file", "file_url": url, **own}
@@ -241,22 +243,28 @@ class _Encoder:
         return {"type": "input_text", "text": self._file_in_words(file)}
 
     def _file_in_words(self, file: File) -> str:
-        return file_in_words(file, self._name, self.notices)
+        return file_text_or_notice(file, self._name, self.notices)
 
     # --- beside the messages ---
 
-    def fields(self, request: Request) -> Item:
-        fields: Item = {}
+    def fields(self, request: Request) -> ResponseItem:
+        fields: ResponseItem = {}
         system = [block.text for block in request.system if block.text]
         tools = [self._tool(tool) for tool in request.tools]
-        tools += [made for tool in request.provider_tools if (made := self._provider_tool(tool))]
-        include = [INCLUDES[made["type"]] for made in tools if made.get("type") in INCLUDES]
-        if self._thoughts:
-            include.insert(0, ENCRYPTED)
+        tools += [
+            declared for tool in request.provider_tools if (declared := self._provider_tool(tool))
+        ]
+        include = [
+            TOOL_INCLUDES[declared["type"]]
+            for declared in tools
+            if declared.get("type") in TOOL_INCLUDES
+        ]
+        if self._replays_reasoning:
+            include.insert(0, ENCRYPTED_REASONING)
         if request.output is not None:
             shape = self._shape(request.output)
             if shape is None:
-                system.append(asked_in_words(request.output))
+                system.append(shape_instruction(request.output))
             else:
                 fields["text"] = {"format": shape}
         if system:
@@ -267,18 +275,20 @@ class _Encoder:
             fields["include"] = list(dict.fromkeys(include))
         fields |= self._settings(request, self._effort(request, tools))
         if request.cache_key:
-            fields["prompt_cache_key"] = short(request.cache_key)
+            fields["prompt_cache_key"] = shortened(request.cache_key)
         return fields
 
-    def _effort(self, request: Request, tools: Sequence[Item]) -> Effort | None:
+    def _effort(self, request: Request, tools: Sequence[ResponseItem]) -> Effort | None:
         effort = self._profile.effort(request.effort)
-        if effort == "minimal" and any(tool.get("type") in NOT_AT_MINIMAL for tool in tools):
+        if effort == "minimal" and any(
+            tool.get("type") in TOOLS_REFUSED_AT_MINIMAL for tool in tools
+        ):
             self.notices.append(f"{self._name} has an effort of low: its tools need that.")
             return "low"
         return effort
 
-    def _settings(self, request: Request, effort: Effort | None) -> Item:
-        fields: Item = {}
+    def _settings(self, request: Request, effort: Effort | None) -> ResponseItem:
+        fields: ResponseItem = {}
         if effort == "none":
             fields["reasoning"] = {"effort": "none"}
         elif effort is not None:
@@ -293,63 +303,68 @@ class _Encoder:
             if self._profile.samples(effort):
                 fields[name] = value
             elif self._profile.sampling:
-                self._left_out(name, "does not take it beside an effort")
+                self._note_omitted(name, "does not take it beside an effort")
             else:
-                self._left_out(name)
+                self._note_omitted(name)
         for name in ("top_k", "presence_penalty", "frequency_penalty"):
             if getattr(settings, name) is not None:
-                self._left_out(name)
+                self._note_omitted(name)
         return fields
 
-    def _left_out(self, name: str, why: str = "does not know it") -> None:
+    def _note_omitted(self, name: str, why: str = "does not know it") -> None:
         self.notices.append(f"{name} was not sent to {self._name}, which {why}.")
 
-    def _tool(self, tool: ToolSpec) -> Item:
+    def _tool(self, tool: ToolSpec) -> ResponseItem:
         native = tool.native.get(self._provider)
         if native is not None:
             return dict(native)
-        schema, told = one_object(tool.schema)
+        schema, rules = one_object(tool.schema)
         return {
             "type": "function",
             "name": tool.name,
-            "description": "\n".join(filter(None, (tool.description, told))),
+            "description": "\n".join(filter(None, (tool.description, rules))),
             "parameters": schema,
             "strict": False,  # what a model gets wrong is found, and repaired, where the tool runs
         }
 
-    def _provider_tool(self, tool: ProviderTool) -> Item | None:
+    def _provider_tool(self, tool: ProviderTool) -> ResponseItem | None:
         native = tool.native.get(self._provider)
         if native is not None:
             return dict(native)
         declared = PROVIDER_TOOLS.get(tool.name)
         if declared is None:
-            self._left_out(f"The tool {tool.name}")
+            self._note_omitted(f"The tool {tool.name}")
             return None
-        made = dict(declared)
+        encoded = dict(declared)
         for option, value in tool.options.items():
             if tool.name == "web_search" and option == "allowed_domains":
-                made["filters"] = {"allowed_domains": list(value)}
+                encoded["filters"] = {"allowed_domains": list(value)}
             elif tool.name == "web_search" and option == "user_location":
-                made["user_location"] = {"type": "approximate", **value}
+                encoded["user_location"] = {"type": "approximate", **value}
             else:
-                self._left_out(f"{option} of {tool.name}")
-        return made
+                self._note_omitted(f"{option} of {tool.name}")
+        return encoded
 
-    def _shape(self, shape: Shape) -> Item | None:
+    def _shape(self, shape: Shape) -> ResponseItem | None:
         """The form of the answer, or None when the model cannot be held to it."""
         schema, strict = strict_schema(shape.schema)
         if not self._profile.structured or schema.get("type") != "object":
             return None
         name = nameable(shape.name) or "answer"
-        made: Item = {"type": "json_schema", "name": name, "schema": schema, "strict": strict}
+        text_format: ResponseItem = {
+            "type": "json_schema",
+            "name": name,
+            "schema": schema,
+            "strict": strict,
+        }
         if shape.description:
-            made["description"] = shape.description
-        return made
+            text_format["description"] = shape.description
+        return text_format
 
 
-def _message_of(said: Sequence[_Said], id: str | None) -> Item | None:
+def _open_message(entries: Sequence[_OutgoingItem], id: str | None) -> ResponseItem | None:
     """The message with this id; without one, the message that is being said."""
-    for entry in reversed(said):
+    for entry in reversed(entries):
         if entry.item.get("type") == "message" and entry.item.get("id") == id:
             return entry.item
         if id is None:
@@ -357,50 +372,54 @@ def _message_of(said: Sequence[_Said], id: str | None) -> Item | None:
     return None
 
 
-def _message(text: str = "") -> Item:
+def _message_item(text: str = "") -> ResponseItem:
     content = [{"type": "output_text", "text": text}] if text else []
     return {"type": "message", "role": "assistant", "content": content}
 
 
-def _replayable(said: list[_Said], thoughts: bool) -> list[_Said]:
+def _replayable(entries: list[_OutgoingItem], thoughts: bool) -> list[_OutgoingItem]:
     """Without reasoning that is not taken back. What had come of it then goes without its ids,
     because they would ask for it."""
-    made: list[_Said] = []
+    result: list[_OutgoingItem] = []
     orphaned = False
-    for at, entry in enumerate(said):
+    for at, entry in enumerate(entries):
         if entry.item["type"] == "reasoning":
-            kept = thoughts and _carries_itself(entry.item) and _led_on(said[at + 1 :])
-            orphaned = not kept
-            if kept:
-                made.append(entry)
+            is_kept = (
+                thoughts
+                and _is_self_contained(entry.item)
+                and _has_own_successor(entries[at + 1 :])
+            )
+            orphaned = not is_kept
+            if is_kept:
+                result.append(entry)
         elif orphaned and entry.own:
-            made.append(_anonymous(entry))
+            result.append(_without_id(entry))
         else:
-            made.append(entry)
-    return made
+            result.append(entry)
+    return result
 
 
-def _carries_itself(item: Item) -> bool:
+def _is_self_contained(item: ResponseItem) -> bool:
     return bool(item.get("encrypted_content") or item.get("content"))
 
 
-def _led_on(rest: list[_Said]) -> bool:
+def _has_own_successor(rest: list[_OutgoingItem]) -> bool:
     """Whether something of the provider's own follows, and not the end of a cut answer."""
     following = next((entry for entry in rest if entry.item["type"] != "reasoning"), None)
     return following is not None and following.own
 
 
-def _anonymous(entry: _Said) -> _Said:
+def _without_id(entry: _OutgoingItem) -> _OutgoingItem:
     if entry.words:
-        return _Said(_message(entry.words))
-    return _Said({key: value for key, value in entry.item.items() if key != "id"})
+        return _OutgoingItem(_message_item(entry.words))
+    return _OutgoingItem({key: value for key, value in entry.item.items() if key != "id"})
 
 
-def _without_nulls(item: Item) -> Item:
+def _without_nulls(item: ResponseItem) -> ResponseItem:
     """As it came; but a field that is null when it comes is refused when it is sent."""
     return {key: value for key, value in item.items() if value is not None}
 
 
-def short(id: str) -> str:
+def shortened(id: str) -> str:
     """An id that is not too long."""
-    return id if len(id) <= MAX_ID else blake2b(encoded(id), digest_size=16).hexdigest()
+    return id if len(id) <= MAX_ID_LENGTH else blake2b(encoded(id), digest_size=16).hexdigest()

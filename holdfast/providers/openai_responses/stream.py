@@ -26,31 +26,31 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
-from holdfast.providers.failure import reported
+from holdfast.providers.failure import stream_error
 from holdfast.providers.openai_responses.events import (
-    CODES,
-    Event,
+    ERROR_CODES,
     Response,
+    ResponsesEvent,
+    event_type,
     read_event,
     response_of,
-    type_of,
 )
 from holdfast.providers.openai_responses.items import (
-    QUOTED,
-    Item,
+    PLAIN_TEXT_ARGUMENTS,
+    ResponseItem,
     arguments_of,
-    dicts,
-    kept_of,
+    executed_result,
+    item_to_keep,
+    objects_in,
     picture_of,
-    ran,
     tool_of,
 )
 from holdfast.providers.openai_responses.request import digest
 from holdfast.providers.profile import Price
-from holdfast.providers.surrogates import Halves
+from holdfast.providers.surrogates import SurrogateJoiner
 
 
-class _Open:
+class _OpenItem:
     """An item as far as it has come."""
 
     __slots__ = (
@@ -63,8 +63,8 @@ class _Open:
         "length",
         "part",
         "pieces",
-        "ran_there",
         "refusal",
+        "runs_at_provider",
         "text",
         "tool",
         "type",
@@ -86,17 +86,17 @@ class _Open:
         self.fresh = False
         """Something has been said that nobody has put an end to."""
         self.refusal = False
-        self.annotations: list[Item] = []
+        self.annotations: list[ResponseItem] = []
         # Of a call:
         self.call_id = ""
         """Set once the call has been announced."""
         self.tool = ""
-        self.ran_there = False
+        self.runs_at_provider = False
         self.pieces: list[str] = []
         """Of the arguments, as they were passed on; or as they wait for the call to be known."""
 
 
-class Decoder:
+class ResponsesDecoder:
     """One answer. `names` are the tools of ours that the provider declares itself."""
 
     def __init__(
@@ -110,17 +110,17 @@ class Decoder:
     ) -> None:
         self.deltas: list[Delta] = []
         self._provider = provider
-        self._halves = Halves()
+        self._joiner = SurrogateJoiner()
         self._price = price
         self._names = names or {}
         self._input = input
         """What the answer is given for, by a short name, when the answer is to be built upon."""
         self._previous = previous
         """The stored answer that it has to go on from."""
-        self._items: dict[int | str, _Open] = {}
-        self._open: _Open | None = None
+        self._items: dict[int | str, _OpenItem] = {}
+        self._open: _OpenItem | None = None
         """The message or the reasoning that is being said."""
-        self._called = False
+        self._has_call = False
         self._refused = False
         self._cited: set[str] = set()
         self._finished = False
@@ -142,14 +142,14 @@ class Decoder:
                 handle(self, event, out)
         return out
 
-    def _read_again(self, data: bytes) -> Event | None:
+    def _read_again(self, data: bytes) -> ResponsesEvent | None:
         """An event that could not be read. None when it is of a kind that is new, or that nobody
         reads."""
-        data = self._halves.joined(data)
+        data = self._joiner.joined(data)
         try:
             return read_event(data)
         except msgspec.DecodeError:
-            if type_of(data) in _HANDLERS:
+            if event_type(data) in _HANDLERS:
                 raise
             return None
 
@@ -163,7 +163,7 @@ class Decoder:
     def spent(self) -> Usage | None:
         return self._usage
 
-    def _created(self, event: Event, out: list[Delta]) -> None:
+    def _response_created(self, event: ResponsesEvent, out: list[Delta]) -> None:
         """Refuse an answer that has begun without the stored one. There are servers that take the
         id of that and do nothing with it: all that had been said would be lost, unnoticed."""
         if self._previous is None or response_of(event).previous_response_id == self._previous:
@@ -174,63 +174,63 @@ class Decoder:
             kind="invalid_request",
         )
 
-    def _fail(self, event: Event, out: list[Delta]) -> None:
+    def _failed(self, event: ResponsesEvent, out: list[Delta]) -> None:
         error = event.error or {"code": event.code, "message": event.message}
         if event.type == "response.failed":
             response = response_of(event)
-            self._usage = self._counted(response)
-            said = response.error or event.error
-            error = said or {"code": "server_error", "message": "it failed"}
+            self._usage = self._usage_of(response)
+            reported = response.error or event.error
+            error = reported or {"code": "server_error", "message": "it failed"}
         elif not event.type and not event.error:
             return  # no event of ours
-        raise reported(error, CODES)
+        raise stream_error(error, ERROR_CODES)
 
     # --- items ---
 
-    def _item(self, event: Event, type: str) -> _Open:
+    def _item(self, event: ResponsesEvent, type: str) -> _OpenItem:
         """The item that an event is about. Also one that has not been announced."""
         id = event.item_id or ""
         key = id if event.output_index is None else event.output_index
         item = self._items.get(key)
         if item is None:
-            item = self._items[key] = _Open(type, id, event.output_index)
+            item = self._items[key] = _OpenItem(type, id, event.output_index)
         return item
 
-    def _announced(self, event: Event) -> tuple[_Open, Item]:
-        given = event.item or {}
-        type = str(given.get("type") or "")
+    def _announced(self, event: ResponsesEvent) -> tuple[_OpenItem, ResponseItem]:
+        raw = event.item or {}
+        type = str(raw.get("type") or "")
         item = self._item(event, type)
         item.type = type or item.type
-        item.id = str(given.get("id") or item.id)
-        return item, given
+        item.id = str(raw.get("id") or item.id)
+        return item, raw
 
-    def _added(self, event: Event, out: list[Delta]) -> None:
-        item, given = self._announced(event)
+    def _item_added(self, event: ResponsesEvent, out: list[Delta]) -> None:
+        item, raw = self._announced(event)
         if item.type in ("message", "reasoning"):
-            self._turn_to(item, out)
+            self._open_item(item, out)
         elif item.type != "image_generation_call":  # a picture is no call, and comes at once
-            self._start(item, given, out)
+            self._start(item, raw, out)
 
-    def _done(self, event: Event, out: list[Delta]) -> None:
-        item, given = self._announced(event)
-        self._complete(item, given, out)
+    def _item_done(self, event: ResponsesEvent, out: list[Delta]) -> None:
+        item, raw = self._announced(event)
+        self._complete(item, raw, out)
 
-    def _complete(self, item: _Open, given: Item, out: list[Delta]) -> None:
+    def _complete(self, item: _OpenItem, raw: ResponseItem, out: list[Delta]) -> None:
         if item.ended:
             return
         if item.type == "message":
-            self._message(item, given, out)
+            self._message(item, raw, out)
         elif item.type == "reasoning":
-            self._reasoning(item, given, out)
-        elif (picture := picture_of(given)) is not None:
+            self._reasoning(item, raw, out)
+        elif (picture := picture_of(raw)) is not None:
             self._close(out)
-            file, kept = picture
-            out.append(PartAdded(replace(file, metadata=self._mine({"item": kept}))))
+            file, stored = picture
+            out.append(PartAdded(replace(file, metadata=self._metadata({"item": stored}))))
         else:
-            self._call(item, given, out)
+            self._call(item, raw, out)
         item.ended = True
 
-    def _turn_to(self, item: _Open, out: list[Delta]) -> None:
+    def _open_item(self, item: _OpenItem, out: list[Delta]) -> None:
         """From here on this item is being said."""
         if self._open is not item:
             self._close(out)
@@ -245,21 +245,21 @@ class Decoder:
         if item.type == "reasoning":
             out.append(PartEnded())
             return
-        kept: Item = {"id": item.id} if item.id else {}
-        kept["index"] = item.part
+        fields: ResponseItem = {"id": item.id} if item.id else {}
+        fields["index"] = item.part
         if item.refusal:
-            kept["refusal"] = True
+            fields["refusal"] = True
         if item.annotations:
-            kept["annotations"] = item.annotations
-        out.append(PartEnded(metadata=self._mine({**kept, **more})))
+            fields["annotations"] = item.annotations
+        out.append(PartEnded(metadata=self._metadata({**fields, **more})))
         self._cite(item.annotations, out)
 
-    def _mine(self, kept: Item) -> Metadata:
-        return {self._provider: kept}
+    def _metadata(self, fields: ResponseItem) -> Metadata:
+        return {self._provider: fields}
 
     # --- text ---
 
-    def _say(self, event: Event, out: list[Delta]) -> None:
+    def _text_delta(self, event: ResponsesEvent, out: list[Delta]) -> None:
         item = self._open
         if (
             item is None
@@ -267,60 +267,60 @@ class Decoder:
             or item.at != event.output_index
             or not item.fresh
         ):
-            item = self._begun(event, False, out)
-        self._tell(item, event.delta or "", out)
+            item = self._text_item(event, False, out)
+        self._emit_text(item, event.delta or "", out)
 
-    def _refuse(self, event: Event, out: list[Delta]) -> None:
-        self._tell(self._begun(event, True, out), event.delta or "", out)
+    def _refusal_delta(self, event: ResponsesEvent, out: list[Delta]) -> None:
+        self._emit_text(self._text_item(event, True, out), event.delta or "", out)
 
-    def _tell(self, item: _Open, text: str, out: list[Delta]) -> None:
+    def _emit_text(self, item: _OpenItem, text: str, out: list[Delta]) -> None:
         if text and not item.ended:
             item.length += len(text)
             item.fresh = True
             out.append(TextDelta(text))
 
-    def _begun(self, event: Event, refusal: bool, out: list[Delta]) -> _Open:
+    def _text_item(self, event: ResponsesEvent, refusal: bool, out: list[Delta]) -> _OpenItem:
         item = self._item(event, "message")
         if not item.ended:
-            self._begin(item, event.content_index or 0, refusal, out)
+            self._open_text(item, event.content_index or 0, refusal, out)
         return item
 
-    def _begin(self, item: _Open, index: int, refusal: bool, out: list[Delta]) -> None:
+    def _open_text(self, item: _OpenItem, index: int, refusal: bool, out: list[Delta]) -> None:
         """From here on this text of this message is being said."""
         if item.part != index:
             if self._open is item:
                 self._close(out)
             item.part, item.length, item.annotations = index, 0, []
-        self._turn_to(item, out)
+        self._open_item(item, out)
         item.refusal = refusal
         self._refused = self._refused or refusal
 
-    def _rest(self, event: Event, out: list[Delta]) -> None:
+    def _text_done(self, event: ResponsesEvent, out: list[Delta]) -> None:
         """A text is complete: what of it did not come in pieces comes now."""
         item, index = self._item(event, "message"), event.content_index or 0
         missing = (event.text or "")[item.length if index == item.part else 0 :]
         if missing and index >= item.part and not item.ended:
-            self._begin(item, index, False, out)
-            self._tell(item, missing, out)
+            self._open_text(item, index, False, out)
+            self._emit_text(item, missing, out)
 
-    def _annotate(self, event: Event, out: list[Delta]) -> None:
+    def _annotation_added(self, event: ResponsesEvent, out: list[Delta]) -> None:
         if event.annotation is not None:
             self._item(event, "message").annotations.append(event.annotation)
 
-    def _message(self, item: _Open, given: Item, out: list[Delta]) -> None:
-        for index, content in enumerate(dicts(given.get("content"))):
+    def _message(self, item: _OpenItem, raw: ResponseItem, out: list[Delta]) -> None:
+        for index, content in enumerate(objects_in(raw.get("content"))):
             refusal = content.get("type") == "refusal"
             text = content.get("refusal" if refusal else "text")
             if index < item.part or not isinstance(text, str):
                 continue  # said, and closed, before
-            self._begin(item, index, refusal, out)
-            self._tell(item, text[item.length :], out)
-            item.annotations = dicts(content.get("annotations")) or item.annotations
+            self._open_text(item, index, refusal, out)
+            self._emit_text(item, text[item.length :], out)
+            item.annotations = objects_in(content.get("annotations")) or item.annotations
         if self._open is item:
             beside = ("type", "role", "content", "id")
-            self._close(out, item={k: v for k, v in given.items() if k not in beside})
+            self._close(out, item={k: v for k, v in raw.items() if k not in beside})
 
-    def _cite(self, annotations: Sequence[Item], out: list[Delta]) -> None:
+    def _cite(self, annotations: Sequence[ResponseItem], out: list[Delta]) -> None:
         for annotation in annotations:
             url = annotation.get("url")
             if isinstance(url, str) and url and url not in self._cited:
@@ -329,12 +329,12 @@ class Decoder:
 
     # --- reasoning ---
 
-    def _think(self, event: Event, out: list[Delta]) -> None:
+    def _reasoning_delta(self, event: ResponsesEvent, out: list[Delta]) -> None:
         """Pieces of a summary, or of the reasoning itself, with a blank line between two texts."""
         item = self._item(event, "reasoning")
         if not event.delta or item.ended:
             return
-        self._turn_to(item, out)
+        self._open_item(item, out)
         text = "" if event.summary_index is None else "summary"
         part = (event.content_index if event.summary_index is None else event.summary_index) or 0
         if item.length and (text, part) != (item.text, item.part):
@@ -344,96 +344,98 @@ class Decoder:
         item.fresh = True
         out.append(ReasoningDelta(event.delta))
 
-    def _reasoning(self, item: _Open, given: Item, out: list[Delta]) -> None:
-        self._turn_to(item, out)
+    def _reasoning(self, item: _OpenItem, raw: ResponseItem, out: list[Delta]) -> None:
+        self._open_item(item, out)
         if not item.length:
-            texts = [*dicts(given.get("summary")), *dicts(given.get("content"))]
+            texts = [*objects_in(raw.get("summary")), *objects_in(raw.get("content"))]
             text = "\n\n".join(str(part["text"]) for part in texts if part.get("text"))
             if text:
                 out.append(ReasoningDelta(text))
         self._open = None
-        out.append(PartEnded(metadata=self._mine({"item": given})))
+        out.append(PartEnded(metadata=self._metadata({"item": raw})))
 
     # --- calls ---
 
-    def _start(self, item: _Open, given: Item, out: list[Delta]) -> None:
+    def _start(self, item: _OpenItem, raw: ResponseItem, out: list[Delta]) -> None:
         if item.call_id:
             return
         self._close(out)
-        named = given.get("call_id") or given.get("id") or item.id
-        item.call_id = str(named or f"{item.type}_{item.at}")
-        item.tool, item.ran_there = tool_of(given, self._names)
-        out.append(CallStarted(item.call_id, item.tool, item.ran_there))
+        provider_id = raw.get("call_id") or raw.get("id") or item.id
+        item.call_id = str(provider_id or f"{item.type}_{item.at}")
+        item.tool, item.runs_at_provider = tool_of(raw, self._names)
+        out.append(CallStarted(item.call_id, item.tool, item.runs_at_provider))
         if item.pieces:  # they came before we knew whose they are
             out.append(ArgumentsDelta(item.call_id, "".join(item.pieces)))
 
-    def _argue(self, event: Event, out: list[Delta]) -> None:
-        self._pass_on(self._item(event, "function_call"), event.delta or "", out)
+    def _arguments_delta(self, event: ResponsesEvent, out: list[Delta]) -> None:
+        self._emit_arguments(self._item(event, "function_call"), event.delta or "", out)
 
-    def _quote(self, event: Event, out: list[Delta]) -> None:
+    def _plain_text_delta(self, event: ResponsesEvent, out: list[Delta]) -> None:
         """A piece of an argument that is plain text: passed on as a piece of JSON."""
-        type = _PLAIN[event.type]
+        type = _PLAIN_TEXT_EVENTS[event.type]
         item = self._item(event, type)
-        opening = "" if item.pieces else f'{{"{QUOTED[type]}":"'
-        self._pass_on(item, opening + msgspec.json.encode(event.delta or "").decode()[1:-1], out)
+        opening = "" if item.pieces else f'{{"{PLAIN_TEXT_ARGUMENTS[type]}":"'
+        self._emit_arguments(
+            item, opening + msgspec.json.encode(event.delta or "").decode()[1:-1], out
+        )
 
-    def _pass_on(self, item: _Open, piece: str, out: list[Delta]) -> None:
+    def _emit_arguments(self, item: _OpenItem, piece: str, out: list[Delta]) -> None:
         if piece and not item.ended:
             item.pieces.append(piece)
             if item.call_id:
                 out.append(ArgumentsDelta(item.call_id, piece))
 
-    def _call(self, item: _Open, given: Item, out: list[Delta]) -> None:
-        self._start(item, given, out)
-        said, whole = "".join(item.pieces), arguments_of(given)
-        if whole.startswith(said) and whole != said:
-            out.append(ArgumentsDelta(item.call_id, whole[len(said) :]))
-        if item.ran_there:
-            out.append(CallEnded(item.call_id, self._mine({"item": given})))
-            out.append(PartAdded(ran(given, item.call_id, item.tool)))
-        elif given.get("status") != "incomplete":  # else it was cut off, and is none
-            _check_arguments(said, whole)
-            self._called = True
-            out.append(CallEnded(item.call_id, self._mine({"item": kept_of(given)})))
+    def _call(self, item: _OpenItem, raw: ResponseItem, out: list[Delta]) -> None:
+        self._start(item, raw, out)
+        streamed, whole = "".join(item.pieces), arguments_of(raw)
+        if whole.startswith(streamed) and whole != streamed:
+            out.append(ArgumentsDelta(item.call_id, whole[len(streamed) :]))
+        if item.runs_at_provider:
+            out.append(CallEnded(item.call_id, self._metadata({"item": raw})))
+            out.append(PartAdded(executed_result(raw, item.call_id, item.tool)))
+        elif raw.get("status") != "incomplete":  # else it was cut off, and is none
+            _check_arguments(streamed, whole)
+            self._has_call = True
+            out.append(CallEnded(item.call_id, self._metadata({"item": item_to_keep(raw)})))
 
     # --- the end ---
 
-    def _finish(self, event: Event, out: list[Delta]) -> None:
+    def _response_finished(self, event: ResponsesEvent, out: list[Delta]) -> None:
         response = response_of(event)
         cut = event.type == "response.incomplete" or response.status == "incomplete"
-        for given, item in self._matched(response.output or ()):
-            if cut and given.get("status") == "in_progress":
-                given = {**given, "status": "incomplete"}
-            self._complete(item, given, out)
+        for raw, item in self._matched(response.output or ()):
+            if cut and raw.get("status") == "in_progress":
+                raw = {**raw, "status": "incomplete"}
+            self._complete(item, raw, out)
         self._close(out)
         self._finished = True
-        kept: Item = {"response_id": response.id} if response.id else {}
-        if kept and self._input is not None:
-            kinds = [str(given.get("type")) for given in response.output or ()]
-            kept |= {"input": self._input, "output": digest([response.said, kinds])}
-        metadata = self._mine(kept) if kept else None
-        out.append(Finished(self._reason(cut, response), self._counted(response), metadata))
+        fields: ResponseItem = {"response_id": response.id} if response.id else {}
+        if fields and self._input is not None:
+            kinds = [str(raw.get("type")) for raw in response.output or ()]
+            fields |= {"input": self._input, "output": digest([response.said, kinds])}
+        metadata = self._metadata(fields) if fields else None
+        out.append(Finished(self._reason(cut, response), self._usage_of(response), metadata))
 
-    def _counted(self, response: Response) -> Usage | None:
+    def _usage_of(self, response: Response) -> Usage | None:
         return response.usage.usage(self._price) if response.usage is not None else None
 
-    def _matched(self, output: Sequence[Item]) -> list[tuple[Item, _Open]]:
+    def _matched(self, output: Sequence[ResponseItem]) -> list[tuple[ResponseItem, _OpenItem]]:
         """The items of the whole answer, each with what we have of it.
 
         By id where it is the same; else the first of its type that is left, since there are servers
         that give an item another id each time.
         """
-        known = {item.id: item for item in self._items.values() if item.id}
-        same = [known.get(str(given.get("id") or "")) for given in output]
-        left = [item for item in self._items.values() if item not in same]
-        pairs: list[tuple[Item, _Open]] = []
-        for given, item in zip(output, same, strict=True):
-            type = str(given.get("type") or "")
+        by_id = {item.id: item for item in self._items.values() if item.id}
+        same = [by_id.get(str(raw.get("id") or "")) for raw in output]
+        unmatched = [item for item in self._items.values() if item not in same]
+        pairs: list[tuple[ResponseItem, _OpenItem]] = []
+        for raw, item in zip(output, same, strict=True):
+            type = str(raw.get("type") or "")
             if item is None:
-                item = next((other for other in left if other.type == type), None)
+                item = next((other for other in unmatched if other.type == type), None)
                 if item is not None:
-                    left.remove(item)
-            pairs.append((given, item or _Open(type, str(given.get("id") or ""), None)))
+                    unmatched.remove(item)
+            pairs.append((raw, item or _OpenItem(type, str(raw.get("id") or ""), None)))
         return pairs
 
     def _reason(self, cut: bool, response: Response) -> FinishReason:
@@ -441,44 +443,44 @@ class Decoder:
             return "content_filter" if response.cut_by == "content_filter" else "length"
         if self._refused:
             return "content_filter"
-        return "tool_calls" if self._called else "stop"
+        return "tool_calls" if self._has_call else "stop"
 
 
-def _check_arguments(said: str, whole: str) -> None:
+def _check_arguments(streamed: str, whole: str) -> None:
     """Refuse a call that came in pieces which do not make up the whole: it must not run with
     arguments that the model did not write."""
-    if not whole or whole.startswith(said):
+    if not whole or whole.startswith(streamed):
         return
     try:
-        if msgspec.json.decode(said) == msgspec.json.decode(whole):
+        if msgspec.json.decode(streamed) == msgspec.json.decode(whole):
             return
     except msgspec.DecodeError:
         pass
     raise ProviderError("the arguments of a call came in pieces that do not fit", kind="server")
 
 
-_PLAIN: Final[Mapping[str, str]] = {
+_PLAIN_TEXT_EVENTS: Final[Mapping[str, str]] = {
     "response.code_interpreter_call_code.delta": "code_interpreter_call",
     "response.custom_tool_call_input.delta": "custom_tool_call",
 }
-_HANDLERS: Final[Mapping[str, Callable[[Decoder, Event, list[Delta]], None]]] = {
-    "response.output_text.delta": Decoder._say,
-    "response.output_text.done": Decoder._rest,
-    "response.output_text.annotation.added": Decoder._annotate,
-    "response.refusal.delta": Decoder._refuse,
-    "response.reasoning_summary_text.delta": Decoder._think,
-    "response.reasoning_text.delta": Decoder._think,
-    "response.function_call_arguments.delta": Decoder._argue,
-    "response.mcp_call_arguments.delta": Decoder._argue,
-    "response.code_interpreter_call_code.delta": Decoder._quote,
-    "response.custom_tool_call_input.delta": Decoder._quote,
-    "response.output_item.added": Decoder._added,
-    "response.output_item.done": Decoder._done,
-    "response.created": Decoder._created,
-    "response.completed": Decoder._finish,
-    "response.incomplete": Decoder._finish,
-    "response.failed": Decoder._fail,
-    "error": Decoder._fail,
-    "": Decoder._fail,
+_HANDLERS: Final[Mapping[str, Callable[[ResponsesDecoder, ResponsesEvent, list[Delta]], None]]] = {
+    "response.output_text.delta": ResponsesDecoder._text_delta,
+    "response.output_text.done": ResponsesDecoder._text_done,
+    "response.output_text.annotation.added": ResponsesDecoder._annotation_added,
+    "response.refusal.delta": ResponsesDecoder._refusal_delta,
+    "response.reasoning_summary_text.delta": ResponsesDecoder._reasoning_delta,
+    "response.reasoning_text.delta": ResponsesDecoder._reasoning_delta,
+    "response.function_call_arguments.delta": ResponsesDecoder._arguments_delta,
+    "response.mcp_call_arguments.delta": ResponsesDecoder._arguments_delta,
+    "response.code_interpreter_call_code.delta": ResponsesDecoder._plain_text_delta,
+    "response.custom_tool_call_input.delta": ResponsesDecoder._plain_text_delta,
+    "response.output_item.added": ResponsesDecoder._item_added,
+    "response.output_item.done": ResponsesDecoder._item_done,
+    "response.created": ResponsesDecoder._response_created,
+    "response.completed": ResponsesDecoder._response_finished,
+    "response.incomplete": ResponsesDecoder._response_finished,
+    "response.failed": ResponsesDecoder._failed,
+    "error": ResponsesDecoder._failed,
+    "": ResponsesDecoder._failed,
 }
 """Who takes which event. What is not here is of no use to us."""

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model, StreamedResponse
     from pydantic_ai.settings import ModelSettings
 
-    from holdfast.providers.pydantic_ai.request import Asked
+    from holdfast.providers.pydantic_ai.request import PydanticRequest
 
 PING: Final = Ping()
-PAUSES: Final = 10
+MAX_PAUSES: Final = 10
 """How often a provider may pause in one answer and be asked to go on."""
-LAST_READ: Final = 0.01
+CANCELLED_READ_TIMEOUT: Final = 0.01
 """Seconds after which it is cancelled, when a stream is closed: it has to be under way."""
-LEFT: Final = 10_000
+MAX_DRAINED_EVENTS: Final = 10_000
 """Events that may lie ready when a stream is closed."""
 
 
@@ -51,29 +51,29 @@ class PydanticAI:
         """`model` may also be a name that pydantic-ai knows. `name` stands for the model's own,
         `window` where pydantic-ai does not know it, and `settings` are pydantic-ai's: they hold
         wherever a request says nothing else."""
-        self._model = _made(model)
+        self._model = _resolved_model(model)
         self.name = f"pydantic-ai:{name or self._model.model_id}"
         self.window = window or self._model.context_window
         self._settings = cast("ModelSettings", dict(settings or {}))
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta]:
         from holdfast.providers.pydantic_ai.failure import translated
-        from holdfast.providers.pydantic_ai.request import asked
-        from holdfast.providers.pydantic_ai.stream import Reading, is_complete, joined
+        from holdfast.providers.pydantic_ai.request import encoded_request
+        from holdfast.providers.pydantic_ai.stream import PydanticDecoder, is_complete, joined
 
         begun = False
         paused: ModelResponse | None = None
         try:
-            made = asked(request, self._model, self.name, self._settings)
-            for _ in range(PAUSES):
-                reading = Reading()
-                async with self._streaming(made, paused) as stream:
+            encoded = encoded_request(request, self._model, self.name, self._settings)
+            for _ in range(MAX_PAUSES):
+                decoder = PydanticDecoder()
+                async with self._streaming(encoded, paused) as stream:
                     async for event in stream:
                         if not begun:  # not before the provider is heard: a notice is no sign of it
                             begun = True
-                            for notice in made.notices:
+                            for notice in encoded.notices:
                                 yield Notice(notice)
-                        deltas = reading.feed(event)
+                        deltas = decoder.feed(event)
                         for delta in deltas:
                             yield delta
                         if not deltas:
@@ -81,30 +81,32 @@ class PydanticAI:
                 response = joined(paused, stream.get())
                 if response.state != "suspended":
                     break
-                for delta in reading.settle():
+                for delta in decoder.settle():
                     yield delta
-                paused = self._goes_on(response)
+                paused = self._continuing(response)
             else:
-                raise ProviderError(f"the answer paused {PAUSES} times", kind="server")
+                raise ProviderError(f"the answer paused {MAX_PAUSES} times", kind="server")
         except Exception as error:
             raise translated(error, begun=begun) from error
         if is_complete(stream, response):
-            for delta in reading.finish(response, stream.get().usage):
+            for delta in decoder.finish(response, stream.get().usage):
                 yield delta
 
     @asynccontextmanager
     async def _streaming(
-        self, made: Asked, paused: ModelResponse | None
+        self, encoded: PydanticRequest, paused: ModelResponse | None
     ) -> AsyncIterator[StreamedResponse]:
-        messages = made.messages if paused is None else [*made.messages, paused]
-        async with self._model.request_stream(messages, made.settings, made.parameters) as stream:
+        messages = encoded.messages if paused is None else [*encoded.messages, paused]
+        async with self._model.request_stream(
+            messages, encoded.settings, encoded.parameters
+        ) as stream:
             try:
                 yield stream
             except GeneratorExit:  # nobody wants the rest
-                await _give_up(stream)
+                await _cancel_read(stream)
                 raise
 
-    def _goes_on(self, response: ModelResponse) -> ModelResponse:
+    def _continuing(self, response: ModelResponse) -> ModelResponse:
         """An answer that paused, where it goes on as soon as it is asked to."""
         if self._model.continuation_delay(response) is not None:
             raise ConfigError(
@@ -114,16 +116,16 @@ class PydanticAI:
         return response
 
 
-async def _give_up(stream: StreamedResponse) -> None:
+async def _cancel_read(stream: StreamedResponse) -> None:
     """Cancel a read. A client whose generators are closed between two reads may keep its connection
     until they are collected; one that is cancelled while it reads lets go of it."""
-    with anyio.move_on_after(LAST_READ, shield=True), suppress(Exception):
+    with anyio.move_on_after(CANCELLED_READ_TIMEOUT, shield=True), suppress(Exception):
         events = aiter(stream)
-        for _ in range(LEFT):
+        for _ in range(MAX_DRAINED_EVENTS):
             await anext(events)
 
 
-def _made(model: Model[Any] | str) -> Model[Any]:
+def _resolved_model(model: Model[Any] | str) -> Model[Any]:
     try:
         from pydantic_ai.exceptions import UserError
         from pydantic_ai.models import Model, infer_model

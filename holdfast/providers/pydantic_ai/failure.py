@@ -7,7 +7,7 @@ from typing import Final
 from pydantic_ai import exceptions as theirs
 
 from holdfast.kernel.errors import ConfigError, FailureKind, ProviderError
-from holdfast.providers.failure import reported
+from holdfast.providers.failure import stream_error
 
 _KINDS: Final[tuple[tuple[type[Exception], FailureKind], ...]] = (
     (theirs.ModelContextWindowExceededError, "context_overflow"),
@@ -34,7 +34,7 @@ def translated(error: Exception, *, begun: bool) -> Exception:
         error = error.exceptions[-1]  # of several models, the one that was asked last
     if isinstance(error, theirs.UserError):
         return ConfigError(error.message)
-    kind = next((kind for known, kind in _KINDS if isinstance(error, known)), None)
+    kind = next((kind for error_class, kind in _KINDS if isinstance(error, error_class)), None)
     if isinstance(error, theirs.ModelAPIError):
         return _provider_error(error, kind, begun)
     return ProviderError(str(error), kind=kind) if kind is not None else error
@@ -43,24 +43,26 @@ def translated(error: Exception, *, begun: bool) -> Exception:
 def _provider_error(
     error: theirs.ModelAPIError, kind: FailureKind | None, begun: bool
 ) -> ProviderError:
-    said = reported(error.body, {}) if isinstance(error.body, dict) else None
+    body_error = stream_error(error.body, {}) if isinstance(error.body, dict) else None
     status = error.status_code if isinstance(error, theirs.ModelHTTPError) else None
     if kind == "network" and begun:
         kind = "stream_cut"
     if kind == "auth" and status == 403:
         kind = "permission"
     if kind is None and status is None:  # an answer that cannot be read, or an error in its middle
-        kind = said.kind if said is not None and said.kind != "unknown" else "server"
+        kind = (
+            body_error.kind if body_error is not None and body_error.kind != "unknown" else "server"
+        )
     retry_after = error.retry_after
-    if retry_after is None and said is not None:
-        retry_after = said.retry_after
+    if retry_after is None and body_error is not None:
+        retry_after = body_error.retry_after
     hint = error.provider_retry_hint if isinstance(error, theirs.ModelHTTPError) else None
     return ProviderError(
-        (said.message if said is not None else "") or error.message,
+        (body_error.message if body_error is not None else "") or error.message,
         status=status,
         code=error.provider_error_code or error.provider_error_type,
         retry_after=retry_after,
         should_retry=hint,
         kind=kind,
-        window=said.window if said is not None else None,
+        window=body_error.window if body_error is not None else None,
     )

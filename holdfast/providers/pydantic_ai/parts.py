@@ -34,7 +34,7 @@ from holdfast.kernel.messages import (
     ToolCall,
     ToolResult,
 )
-from holdfast.providers.json_body import whole_characters
+from holdfast.providers.json_body import joined_surrogates
 
 PROVIDER: Final = "pydantic-ai"
 """The key of our metadata, and what the names of bridged models begin with.
@@ -46,7 +46,7 @@ pydantic-ai knows from what is kept.
 
 _PART: Final[TypeAdapter[ModelResponsePart]] = TypeAdapter(ModelResponsePart)
 
-_OURS: Final = {
+_OWN_FIELDS: Final = {
     TextPart: ("content",),
     ThinkingPart: ("content", "signature"),
     ToolCallPart: ("tool_name", "args", "tool_call_id"),
@@ -57,10 +57,10 @@ _OURS: Final = {
 """What a part of ours has itself, or nobody needs."""
 
 
-def kept(part: ModelResponsePart) -> Metadata | None:
+def kept_metadata(part: ModelResponsePart) -> Metadata | None:
     """What must be kept beside a part, or None when it has nothing more to say."""
     data = _PART.dump_python(part, mode="json", exclude_none=True)
-    for kind, fields in _OURS.items():
+    for kind, fields in _OWN_FIELDS.items():
         if isinstance(part, kind):
             for field in fields:
                 data.pop(field, None)
@@ -83,7 +83,7 @@ def clean(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return whole_characters(text)
+        return joined_surrogates(text)
     return text
 
 
@@ -96,17 +96,19 @@ def restored(part: Part) -> ModelResponsePart | None:
         case Text(text):
             return _part(part.metadata, {"part_kind": "text"}, content=clean(text))
         case Reasoning(text, signature):
-            shown = {"content": clean(text)} if text or not _is_opaque(part) else {}
-            return _part(part.metadata, {"part_kind": "thinking"}, **shown, signature=signature)
+            text_fields = {"content": clean(text)} if text or not _is_opaque(part) else {}
+            return _part(
+                part.metadata, {"part_kind": "thinking"}, **text_fields, signature=signature
+            )
         case ToolCall(id, tool, arguments):
             kind = "builtin-tool-call" if part.provider_executed else "tool-call"
-            written = clean(arguments) or None
-            asked = {"tool_name": tool, "args": written, "tool_call_id": id}
-            return _part(part.metadata, {"part_kind": kind}, **asked)
+            arguments_text = clean(arguments) or None
+            call_fields = {"tool_name": tool, "args": arguments_text, "tool_call_id": id}
+            return _part(part.metadata, {"part_kind": kind}, **call_fields)
         case ToolResult(id, tool):
-            named = {"tool_name": tool, "tool_call_id": id}
+            result_fields = {"tool_name": tool, "tool_call_id": id}
             plain = {"part_kind": "builtin-tool-return", "content": clean(part.text)}
-            return _part(part.metadata, plain, **named)
+            return _part(part.metadata, plain, **result_fields)
         case File(media_type=media_type, data=data) if data is not None:
             content = {"data": data, "media_type": media_type, "kind": "binary"}
             return _part(part.metadata, {"part_kind": "file"}, content=content)
@@ -122,13 +124,13 @@ def _is_opaque(part: Reasoning) -> bool:
 
 def _part(metadata: Metadata | None, plain: dict[str, Any], **ours: Any) -> ModelResponsePart:
     own = (metadata or {}).get(PROVIDER) or {}
-    given = {name: value for name, value in ours.items() if value is not None}
-    return _PART.validate_python({**plain, **own, **given})
+    fields = {name: value for name, value in ours.items() if value is not None}
+    return _PART.validate_python({**plain, **own, **fields})
 
 
 # --- The answer as a whole ----------------------------------------------------------------------
 
-_ABOUT: Final = (
+_RESPONSE_FIELDS: Final = (
     "model_name",
     "provider_name",
     "provider_url",
@@ -140,14 +142,16 @@ _ABOUT: Final = (
 )
 
 
-def about(response: ModelResponse) -> Metadata | None:
+def answer_metadata(response: ModelResponse) -> Metadata | None:
     """What must be kept of an answer beside its parts: who gave it, and under which id."""
     (data,) = ModelMessagesTypeAdapter.dump_python([response], mode="json", exclude_none=True)
-    found = {name: data[name] for name in _ABOUT if name in data}
-    return {PROVIDER: found} if found else None
+    fields = {name: data[name] for name in _RESPONSE_FIELDS if name in data}
+    return {PROVIDER: fields} if fields else None
 
 
 def response_of(parts: list[ModelResponsePart], metadata: Metadata | None) -> ModelResponse:
     """An answer as pydantic-ai gave it."""
     own = (metadata or {}).get(PROVIDER) or {}
-    return ModelResponse(parts=parts, **{name: own[name] for name in _ABOUT if name in own})
+    return ModelResponse(
+        parts=parts, **{name: own[name] for name in _RESPONSE_FIELDS if name in own}
+    )

@@ -50,22 +50,24 @@ from holdfast.kernel.messages import (
 from holdfast.kernel.model import Block, Effort, ProviderTool, Request, Settings
 from holdfast.providers.foreign_messages import (
     family,
-    left_out,
+    file_as_text,
+    file_url,
+    omitted_file,
     provider_of,
-    readable,
-    spelled_out,
-    url_of,
+    replayable_parts,
 )
 from holdfast.providers.profile import Family
 from holdfast.providers.pydantic_ai.parts import PROVIDER, clean, response_of, restored
 
-_FITS: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_VALID_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
-FAILED: Final[frozenset[ToolOutcome]] = frozenset({"failed", "timed_out", "lost", "refused"})
+FAILED_OUTCOMES: Final[frozenset[ToolOutcome]] = frozenset(
+    {"failed", "timed_out", "lost", "refused"}
+)
 """Outcomes that a provider is told as an error."""
 
 
-class Asked(Struct, frozen=True):
+class PydanticRequest(Struct, frozen=True):
     """What pydantic-ai is called with."""
 
     messages: list[ModelMessage]
@@ -75,7 +77,9 @@ class Asked(Struct, frozen=True):
     """What could not be said: people are told."""
 
 
-def asked(request: Request, model: Model[Any], name: str, settings: ModelSettings) -> Asked:
+def encoded_request(
+    request: Request, model: Model[Any], name: str, settings: ModelSettings
+) -> PydanticRequest:
     """The request, for this model. `settings` are the user's defaults."""
     writer = _Writer(model.profile, name)
     parameters = ModelRequestParameters(
@@ -89,10 +93,12 @@ def asked(request: Request, model: Model[Any], name: str, settings: ModelSetting
         ],
         native_tools=list(writer.native_tools(model, request.provider_tools)),
         instruction_parts=_instructions(request.system),
-        **_shaped(request, model.profile),
+        **_output_parameters(request, model.profile),
     )
     messages = model.prepare_messages(writer.messages(request.messages), parameters)
-    return Asked(messages, parameters, _settings(request, model, settings), tuple(writer.notices))
+    return PydanticRequest(
+        messages, parameters, _settings(request, model, settings), tuple(writer.notices)
+    )
 
 
 def _instructions(system: Sequence[Block]) -> list[InstructionPart]:
@@ -104,7 +110,7 @@ def _instructions(system: Sequence[Block]) -> list[InstructionPart]:
     ]
 
 
-def _shaped(request: Request, profile: ModelProfile) -> dict[str, Any]:
+def _output_parameters(request: Request, profile: ModelProfile) -> dict[str, Any]:
     """How an answer of a given shape is asked for: natively, or in words."""
     shape = request.output
     if shape is None:
@@ -122,7 +128,7 @@ def _shaped(request: Request, profile: ModelProfile) -> dict[str, Any]:
 
 # --- Settings -----------------------------------------------------------------------------------
 
-_NAMES: Final = {
+_SETTING_NAMES: Final = {
     "temperature": "temperature",
     "top_p": "top_p",
     "top_k": "top_k",
@@ -134,21 +140,21 @@ _NAMES: Final = {
 
 def _settings(request: Request, model: Model[Any], defaults: ModelSettings) -> ModelSettings:
     """The most particular last: ours, the user's defaults, the request's, those for pydantic-ai."""
-    made: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     if "max_retries" not in model.unsupported_settings:
-        made["max_retries"] = 0  # the loop tries again, and says so
+        merged["max_retries"] = 0  # the loop tries again, and says so
     if any(block.cache for block in request.system):
-        made["cache"] = True
+        merged["cache"] = True
     if request.cache_key is not None:
-        made["openai_prompt_cache_key"] = request.cache_key
-    made |= cast("dict[str, Any]", defaults)
-    made |= _given(request.settings, request.effort)
-    made |= request.settings.options.get(PROVIDER, {})
-    return cast(ModelSettings, made)
+        merged["openai_prompt_cache_key"] = request.cache_key
+    merged |= cast("dict[str, Any]", defaults)
+    merged |= _setting_values(request.settings, request.effort)
+    merged |= request.settings.options.get(PROVIDER, {})
+    return cast(ModelSettings, merged)
 
 
-def _given(settings: Settings, effort: Effort | None) -> dict[str, Any]:
-    values = {name: getattr(settings, ours) for ours, name in _NAMES.items()}
+def _setting_values(settings: Settings, effort: Effort | None) -> dict[str, Any]:
+    values = {name: getattr(settings, ours) for ours, name in _SETTING_NAMES.items()}
     if effort is not None:
         values["thinking"] = False if effort == "none" else effort
     return {name: value for name, value in values.items() if value is not None}
@@ -156,13 +162,13 @@ def _given(settings: Settings, effort: Effort | None) -> dict[str, Any]:
 
 # --- Messages -----------------------------------------------------------------------------------
 
-_FLAGS: Final[Mapping[Family, str]] = {
+_FILE_FLAGS: Final[Mapping[Family, str]] = {
     "image": "supports_image_input",
     "audio": "supports_audio_file_input",
     "video": "supports_video_input",
     "pdf": "supports_document_input",
 }
-_URLS: Final[Mapping[Family, type[ImageUrl | AudioUrl | VideoUrl | DocumentUrl]]] = {
+_FILE_URL_CLASSES: Final[Mapping[Family, type[ImageUrl | AudioUrl | VideoUrl | DocumentUrl]]] = {
     "image": ImageUrl,
     "audio": AudioUrl,
     "video": VideoUrl,
@@ -183,35 +189,35 @@ class _Writer:
 
     def messages(self, messages: Iterable[Message]) -> list[ModelMessage]:
         """The history. What we say in a row is one request."""
-        written: list[ModelMessage] = []
+        encoded: list[ModelMessage] = []
         pending: list[ModelRequestPart] = []
         for message in messages:
             if message.role != "assistant":
-                pending += self._said(message)
+                pending += self._user_parts(message)
                 continue
             parts = [restored(part) for part in self._readable(message)]
-            spoken = [part for part in parts if part is not None]
-            if not spoken:
+            sendable = [part for part in parts if part is not None]
+            if not sendable:
                 continue
             if pending:
-                written.append(ModelRequest(parts=pending))
+                encoded.append(ModelRequest(parts=pending))
                 pending = []
-            written.append(response_of(spoken, message.metadata))
+            encoded.append(response_of(sendable, message.metadata))
         if pending:
-            written.append(ModelRequest(parts=pending))
-        return written
+            encoded.append(ModelRequest(parts=pending))
+        return encoded
 
     def _readable(self, message: Message) -> Iterator[Part]:
         """The parts of an answer. An id that somebody else gave may not fit here."""
         own = provider_of(message) == PROVIDER
-        for part in readable(message, PROVIDER):
-            if not own and isinstance(part, ToolCall) and not _FITS.fullmatch(part.id):
-                self._ids[part.id] = fitting(part.id)
+        for part in replayable_parts(message, PROVIDER):
+            if not own and isinstance(part, ToolCall) and not _VALID_ID.fullmatch(part.id):
+                self._ids[part.id] = valid_id(part.id)
                 yield replace(part, id=self._ids[part.id])
             else:
                 yield part
 
-    def _said(self, message: Message) -> Iterator[ModelRequestPart]:
+    def _user_parts(self, message: Message) -> Iterator[ModelRequestPart]:
         if message.role == "tool":
             for result in message.results:
                 yield self._result(result)
@@ -231,7 +237,7 @@ class _Writer:
             tool_name=result.tool,
             content=plain,
             tool_call_id=self._ids.get(result.call_id, result.call_id),
-            outcome="failed" if result.outcome in FAILED else "success",
+            outcome="failed" if result.outcome in FAILED_OUTCOMES else "success",
         )
 
     def _content(self, parts: Iterable[object]) -> Iterator[UserContent]:
@@ -245,16 +251,16 @@ class _Writer:
                     yield self._file(part)
 
     def _file(self, file: File) -> UserContent:
-        text = spelled_out(file)
+        text = file_as_text(file)
         if text is not None:
             return clean(text)
-        kind, url = family(file.media_type), url_of(file)
-        if kind is not None and self._profile.get(_FLAGS.get(kind, ""), True):
+        kind, url = family(file.media_type), file_url(file)
+        if kind is not None and self._profile.get(_FILE_FLAGS.get(kind, ""), True):
             if url is not None:
-                return _URLS[kind](url, media_type=file.media_type)
+                return _FILE_URL_CLASSES[kind](url, media_type=file.media_type)
             if file.data is not None:
                 return BinaryContent(data=file.data, media_type=file.media_type)
-        instead, notice = left_out(file, self._name)
+        instead, notice = omitted_file(file, self._name)
         self.notices.append(notice)
         return clean(instead)
 
@@ -290,7 +296,7 @@ def _native(tool: ProviderTool) -> AbstractNativeTool | None:
         raise ConfigError(f"the options of {tool.name} do not fit pydantic-ai: {error}") from None
 
 
-def fitting(id: str) -> str:
+def valid_id(id: str) -> str:
     """An id that every provider takes, the same each time."""
     digest = sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{re.sub(r'[^a-zA-Z0-9_-]', '_', id)[:40]}_{digest}"

@@ -56,9 +56,9 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
-from holdfast.providers.pydantic_ai.parts import about, arguments_of, kept
+from holdfast.providers.pydantic_ai.parts import answer_metadata, arguments_of, kept_metadata
 
-FINISHES: Final[dict[PydanticFinishReason, FinishReason]] = {
+FINISH_REASONS: Final[dict[PydanticFinishReason, FinishReason]] = {
     "stop": "stop",
     "length": "length",
     "content_filter": "content_filter",
@@ -107,7 +107,7 @@ class _Call:
         return [*self.begin(), *rest, CallEnded(self.id, self.metadata)]
 
 
-class Reading:
+class PydanticDecoder:
     """The state of one answer.
 
     A part is said to have ended when the next one starts, and may still be replaced by another
@@ -137,13 +137,13 @@ class Reading:
     def finish(self, response: ModelResponse, last: RequestUsage | None = None) -> list[Delta]:
         """The end of an answer that is complete. `last`: of its last go, when it has paused."""
         deltas = self.settle()
-        finish = FINISHES.get(response.finish_reason or "stop")
+        finish = FINISH_REASONS.get(response.finish_reason or "stop")
         if finish is None:
             raise ProviderError(f"the answer ended with {reason_of(response)}", kind="server")
         for call in self._calls.values():
             if finish in ("stop", "tool_calls") or call.complete:
                 deltas += call.end()
-        return [*deltas, Finished(finish, usage_of(response, last), about(response))]
+        return [*deltas, Finished(finish, usage_of(response, last), answer_metadata(response))]
 
     def settle(self) -> list[Delta]:
         """What is still to be said of the last part."""
@@ -213,15 +213,15 @@ class Reading:
         if open not in (index, None):
             return []  # something else was written since: what is open is not this
         if isinstance(part, ThinkingPart):
-            return [PartEnded(part.signature, kept(part))]
+            return [PartEnded(part.signature, kept_metadata(part))]
         if not part.content:  # of some use only to the provider, when it has a signature
             return [PartAdded(_whole(part))] if part.provider_details else []
-        return [PartEnded(None, kept(part)), *_sources(part.citations or [])]
+        return [PartEnded(None, kept_metadata(part)), *_sources(part.citations or [])]
 
     def _end_call(self, index: int, part: ToolCallPart) -> list[Delta]:
         """The end of a call. One that may still go on stays open: arguments can come mixed."""
         call = self._calls[index]
-        call.metadata = kept(part)
+        call.metadata = kept_metadata(part)
         if not call.pieces and isinstance(part.args, dict):
             call.whole = arguments_of(part.args)
         if not call.complete:
@@ -242,7 +242,7 @@ def _whole(
             part.tool_name,
             arguments,
             provider_executed=True,
-            metadata=kept(part),
+            metadata=kept_metadata(part),
         )
     if isinstance(part, NativeToolReturnPart):
         return ToolResult(
@@ -251,11 +251,11 @@ def _whole(
             (Text(part.model_response_str()),),
             "failed" if part.outcome == "failed" else "ok",
             provider_executed=True,
-            metadata=kept(part),
+            metadata=kept_metadata(part),
         )
     if isinstance(part, FilePart):
-        return File(part.content.media_type, data=part.content.data, metadata=kept(part))
-    return Reasoning("", metadata=kept(part))
+        return File(part.content.media_type, data=part.content.data, metadata=kept_metadata(part))
+    return Reasoning("", metadata=kept_metadata(part))
 
 
 def _sources(citations: list[Citation]) -> list[Delta]:

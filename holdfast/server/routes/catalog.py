@@ -16,7 +16,7 @@ from holdfast.providers import profiles, registry
 from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.profile import Family, Price, Profile
 from holdfast.providers.registry import (
-    DEMO,
+    DEMO_NAME,
     UsableProvider,
     base_url_of,
     has_key,
@@ -141,9 +141,9 @@ async def list_models(call: ApiCall) -> ModelList:
         users.setdefault(model_of(agent).name, []).append(agent)
     able = usable_providers(base_urls=call.server.base_urls)
     usable = [name for provider in able for name in provider.models]
-    names = dict.fromkeys((*users, *usable, f"{DEMO}:{DEMO}"))
+    names = dict.fromkeys((*users, *usable, f"{DEMO_NAME}:{DEMO_NAME}"))
     models = tuple(_model(name, users.get(name, ())) for name in names)
-    return ModelList(models, profiles.facts().date)
+    return ModelList(models, profiles.profile_file().date)
 
 
 def _model(name: str, users: Sequence[Agent]) -> CatalogModel:
@@ -152,8 +152,8 @@ def _model(name: str, users: Sequence[Agent]) -> CatalogModel:
     model = model_of(users[0]) if users else None
     profile = getattr(model, "profile", None)
     if not isinstance(profile, Profile):
-        profile = DEMO_PROFILE if provider == DEMO else profiles.lookup(provider, id)
-    window = registry.model(DEMO).window if provider == DEMO else profile.window
+        profile = DEMO_PROFILE if provider == DEMO_NAME else profiles.lookup(provider, id)
+    window = registry.model(DEMO_NAME).window if provider == DEMO_NAME else profile.window
     return CatalogModel(
         name=name,
         provider=provider,

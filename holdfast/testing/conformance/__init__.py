@@ -19,8 +19,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.kernel.errors import ConfigError, describe
-from holdfast.testing.conformance import answers, asking, endings, leaving
-from holdfast.testing.conformance.bench import Bench, Feature, Made, Make, Subject
+from holdfast.testing.conformance import answers, cancellation, failures, requests
+from holdfast.testing.conformance.bench import Bench, Feature, ModelFactory, ModelOrSubject, Subject
 from holdfast.testing.conformance.case import Case
 
 __all__ = [
@@ -28,8 +28,8 @@ __all__ = [
     "Bench",
     "Case",
     "Feature",
-    "Made",
-    "Make",
+    "ModelFactory",
+    "ModelOrSubject",
     "Report",
     "Subject",
     "cases",
@@ -38,9 +38,9 @@ __all__ = [
 
 CASES: Final[tuple[Case, ...]] = (
     *answers.CASES,
-    *endings.CASES,
-    *leaving.CASES,
-    *asking.CASES,
+    *failures.CASES,
+    *cancellation.CASES,
+    *requests.CASES,
 )
 
 
@@ -49,8 +49,8 @@ def cases(*, without: Collection[Feature] = ()) -> tuple[Case, ...]:
     lacks = frozenset([without] if isinstance(without, str) else without)
     unknown = lacks - set(get_args(Feature))
     if unknown:
-        known = ", ".join(get_args(Feature))
-        raise ConfigError(f"no case needs {', '.join(sorted(unknown))}: use some of {known}")
+        features = ", ".join(get_args(Feature))
+        raise ConfigError(f"no case needs {', '.join(sorted(unknown))}: use some of {features}")
     return tuple(replace(case, without=lacks) for case in CASES if not case.needs & lacks)
 
 
@@ -61,11 +61,11 @@ class Report(Struct, frozen=True):
     left_out: tuple[str, ...]
 
 
-async def check_all(make: Make, *, without: Collection[Feature] = ()) -> Report:
+async def check_all(make: ModelFactory, *, without: Collection[Feature] = ()) -> Report:
     """Run every case, and raise one `AssertionError` with all that was found."""
-    asked = cases(without=without)
+    selected = cases(without=without)
     problems: list[str] = []
-    for case in asked:
+    for case in selected:
         try:
             await case.check(make)
         except AssertionError as error:
@@ -73,6 +73,8 @@ async def check_all(make: Make, *, without: Collection[Feature] = ()) -> Report:
         except Exception as error:  # a mistake in the maker, or where the model is looked at
             problems.append(f"{case}: {describe(error)}")
     if problems:
-        raise AssertionError(f"{len(problems)} of {len(asked)} cases\n\n" + "\n\n".join(problems))
-    names = tuple(case.name for case in asked)
+        raise AssertionError(
+            f"{len(problems)} of {len(selected)} cases\n\n" + "\n\n".join(problems)
+        )
+    names = tuple(case.name for case in selected)
     return Report(names, tuple(case.name for case in CASES if case.name not in names))

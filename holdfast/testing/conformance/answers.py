@@ -15,7 +15,7 @@ from holdfast.kernel.model import (
     Request,
     TextDelta,
 )
-from holdfast.testing.conformance.bench import Bench, ask, demand, hear, told, until_content
+from holdfast.testing.conformance.bench import Bench, ask, collect, demand, described, until_content
 from holdfast.testing.conformance.case import Case, case
 from holdfast.testing.script import (
     ScriptedModel,
@@ -29,7 +29,7 @@ from holdfast.testing.script import (
     usage,
 )
 
-AWKWARD: Final = (
+AWKWARD_TEXT: Final = (
     'ä é ß 東京 🏳️‍🌈 e\u0301 \u2028 \u00a0 "quoted" \\n <b>&amp;</b> \t\r\n data: {"x": 1}\n\nend'
 )
 
@@ -37,7 +37,7 @@ AWKWARD: Final = (
 @case()
 async def finished_comes_last_and_once(bench: Bench) -> None:
     """A complete answer ends with Finished, once, and nothing comes behind it."""
-    heard = await bench.hear(bench.rich())
+    heard = await bench.collect(bench.rich())
     _ = heard.message
     ends = [at for at, delta in enumerate(heard.deltas) if isinstance(delta, Finished)]
     demand(len(ends) == 1, f"Finished came {len(ends)} times")
@@ -61,14 +61,14 @@ async def deltas_come_as_they_arrive(bench: Bench) -> None:
 @case()
 async def text_survives(bench: Bench) -> None:
     """Text arrives as it was written, whatever is in it and wherever it is split."""
-    message = await bench.same(say(AWKWARD, chunks=len(AWKWARD)))
-    demand(message.text == AWKWARD, f"{AWKWARD!r} arrived as {message.text!r}")
+    message = await bench.demand_same(say(AWKWARD_TEXT, chunks=len(AWKWARD_TEXT)))
+    demand(message.text == AWKWARD_TEXT, f"{AWKWARD_TEXT!r} arrived as {message.text!r}")
 
 
 @case()
 async def text_comes_in_the_pieces_it_was_sent_in(bench: Bench) -> None:
     """Deltas are passed on one by one, so that people can read along."""
-    heard = await bench.hear(say("one two three four", chunks=6))
+    heard = await bench.collect(say("one two three four", chunks=6))
     pieces = [delta.text for delta in heard.deltas if isinstance(delta, TextDelta)]
     demand("".join(pieces) == heard.message.text, f"the pieces are {pieces}")
     demand(len(pieces) >= 6, f"six pieces came as {pieces}")
@@ -78,14 +78,14 @@ async def text_comes_in_the_pieces_it_was_sent_in(bench: Bench) -> None:
 async def reasoning_survives(bench: Bench) -> None:
     """Reasoning arrives as reasoning, and apart from the text."""
     # Where it comes in paragraphs, how they are joined is nobody's business.
-    text = AWKWARD.replace("\n\n", " ")
-    await bench.same(think(f"So: {text}", chunks=5), say("Yes."))
+    text = AWKWARD_TEXT.replace("\n\n", " ")
+    await bench.demand_same(think(f"So: {text}", chunks=5), say("Yes."))
 
 
 @case("signatures")
 async def signatures_survive(bench: Bench) -> None:
     """What a provider wants back beside its reasoning is kept with it."""
-    message = await bench.same(think("Hm.", signature="c2lnbmVkLTE="), say("Yes."))
+    message = await bench.demand_same(think("Hm.", signature="c2lnbmVkLTE="), say("Yes."))
     kept = [part for part in message.parts if isinstance(part, Reasoning)]
     known = [part.signature or part.metadata for part in kept]
     demand(known and all(known), f"the reasoning is {kept}")
@@ -95,12 +95,12 @@ async def signatures_survive(bench: Bench) -> None:
 @case()
 async def the_order_of_parts_survives(bench: Bench) -> None:
     """Text and calls stay in the order in which the model wrote them."""
-    await bench.same(
+    await bench.demand_same(
         say("First "),
         call_raw("look", '{"what": "a"}', id="call_a"),
         call_raw("look", '{"what": "b"}', id="call_b"),
     )
-    await bench.same(*bench.rich())
+    await bench.demand_same(*bench.rich())
 
 
 @case()
@@ -108,7 +108,7 @@ async def parallel_calls_survive(bench: Bench) -> None:
     """Several calls of one answer all arrive, each with its own arguments."""
     wanted = [f"call_{number}" for number in range(5)]
     calls = [call_raw("look", f'{{"what": "{id}"}}', id=id) for id in wanted]
-    message = await bench.same(*calls)
+    message = await bench.demand_same(*calls)
     demand(message.finish == "tool_calls", f"the answer finished with {message.finish}")
     demand(len({call.id for call in message.calls}) == 5, f"the calls are {message.calls}")
 
@@ -116,7 +116,7 @@ async def parallel_calls_survive(bench: Bench) -> None:
 @case("call_ids")
 async def call_ids_survive(bench: Bench) -> None:
     """A call keeps the id that the provider gave it: its result is sent under it."""
-    message = await bench.same(call_raw("look", '{"what": "a"}', id="call_9Zx"))
+    message = await bench.demand_same(call_raw("look", '{"what": "a"}', id="call_9Zx"))
     ids = [call.id for call in message.calls]
     demand(ids == ["call_9Zx"], f"the ids are {ids}")
 
@@ -124,7 +124,7 @@ async def call_ids_survive(bench: Bench) -> None:
 @case("call_ids")
 async def a_repeated_id_loses_no_call(bench: Bench) -> None:
     """Two calls under one id are two calls."""
-    message = await bench.same(
+    message = await bench.demand_same(
         call_raw("look", '{"what": "a"}', id="call_a"),
         call_raw("look", '{"what": "b"}', id="call_a"),
     )
@@ -161,7 +161,7 @@ async def a_call_may_have_no_arguments(bench: Bench) -> None:
 @case()
 async def a_call_begins_before_its_arguments(bench: Bench) -> None:
     """CallStarted comes before the arguments, and the same id stands over all of one call."""
-    heard = await bench.hear(bench.rich())
+    heard = await bench.collect(bench.rich())
     started: set[str] = set()
     for delta in heard.deltas:
         if isinstance(delta, CallStarted):
@@ -203,7 +203,9 @@ async def what_the_provider_ran_survives(bench: Bench) -> None:
 async def sources_survive(bench: Bench) -> None:
     """An answer's sources are parts of it."""
     message = await bench.answer([say("It is sunny."), source("https://met.example/oslo", "Met")])
-    demand("source: https://met.example/oslo" in told(message), f"the parts are {message.parts}")
+    demand(
+        "source: https://met.example/oslo" in described(message), f"the parts are {message.parts}"
+    )
 
 
 @case("files")
@@ -211,20 +213,20 @@ async def files_survive(bench: Bench) -> None:
     """A file that a model made is a part of its answer."""
     picture = b"\x89PNG\r\n\x1a\n"
     message = await bench.answer([say("Here:"), file("image/png", picture)])
-    demand(f"file: image/png {picture!r}" in told(message), f"the parts are {message.parts}")
+    demand(f"file: image/png {picture!r}" in described(message), f"the parts are {message.parts}")
 
 
 @case()
 async def an_empty_answer_is_an_answer(bench: Bench) -> None:
     """An answer with nothing in it finishes. That it is of no use is for the loop to say."""
-    heard = await bench.hear([finish("stop")])
-    demand(not told(heard.message), f"the parts are {heard.message.parts}")
+    heard = await bench.collect([finish("stop")])
+    demand(not described(heard.message), f"the parts are {heard.message.parts}")
 
 
 @case()
 async def a_ping_is_no_part(bench: Bench) -> None:
     """A sign of life in the middle of an answer changes nothing in it."""
-    await bench.same(ping(), say("Still "), ping(), say("here."), ping())
+    await bench.demand_same(ping(), say("Still "), ping(), say("here."), ping())
 
 
 @case()
@@ -251,7 +253,7 @@ async def usage_survives(bench: Bench) -> None:
 async def a_long_answer_survives(bench: Bench) -> None:
     """An answer in thousands of pieces arrives whole."""
     text = "".join(f"{number:05d} " for number in range(2_000))
-    meant = await hear(ScriptedModel([say(text, chunks=2_000)]), ask())
+    meant = await collect(ScriptedModel([say(text, chunks=2_000)]), ask())
     message = await bench.answer(say(text, chunks=2_000))
     demand(
         message.text == meant.message.text, f"{len(message.text)} of {len(text)} characters came"

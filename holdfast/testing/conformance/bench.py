@@ -36,7 +36,15 @@ from holdfast.kernel.model import (
     close,
 )
 from holdfast.testing.ports import ports
-from holdfast.testing.script import Item, ScriptedModel, Turn, call_raw, say, think, usage
+from holdfast.testing.script import (
+    ScriptedModel,
+    ScriptedTurn,
+    ScriptItem,
+    call_raw,
+    say,
+    think,
+    usage,
+)
 
 Feature = Literal[
     "reasoning",  # it passes on what the model thought
@@ -54,9 +62,9 @@ Feature = Literal[
 ]
 """What a model, or whatever plays the script, may be unable to do."""
 
-PATIENCE: Final = 30.0
+TIMEOUT: Final = 30.0
 """Seconds that a model may take for anything in a case."""
-TURNS: Final = 20
+LOOP_TURNS: Final = 20
 """Of the event loop, after which nothing that a model let go of may still be open."""
 
 
@@ -70,8 +78,10 @@ class Subject(Struct, frozen=True):
     """The body of every request so far."""
 
 
-Made: TypeAlias = Union[Model, Subject]
-Make: TypeAlias = Callable[[Sequence[Turn]], Union[Made, AbstractAsyncContextManager[Made]]]
+ModelOrSubject: TypeAlias = Union[Model, Subject]
+ModelFactory: TypeAlias = Callable[
+    [Sequence[ScriptedTurn]], Union[ModelOrSubject, AbstractAsyncContextManager[ModelOrSubject]]
+]
 """Gives a model that talks to something which plays this script, one turn for each request."""
 
 
@@ -83,7 +93,7 @@ def demand(met: object, problem: str) -> None:
 
 # --- Requests -----------------------------------------------------------------------------------
 
-LOOK: Final = ToolSpec(
+LOOK_TOOL: Final = ToolSpec(
     "look",
     "Look at something.",
     {
@@ -97,13 +107,13 @@ LOOK: Final = ToolSpec(
 
 def ask(prompt: str = "What is there?", *before: Message) -> Request:
     """A plain request, built anew each time."""
-    return Request(messages=(*before, user_message(prompt)), tools=(LOOK,))
+    return Request(messages=(*before, user_message(prompt)), tools=(LOOK_TOOL,))
 
 
 # --- Answers ------------------------------------------------------------------------------------
 
 
-class Heard:
+class StreamRecord:
     """What a stream brought: its deltas, and how it ended."""
 
     def __init__(self, model: str) -> None:
@@ -143,39 +153,39 @@ class Heard:
         return classify(self.error)
 
 
-async def hear(model: Model, request: Request) -> Heard:
+async def collect(model: Model, request: Request) -> StreamRecord:
     """Read a stream to its end, whatever the end is."""
-    heard = Heard(model.name)
+    record = StreamRecord(model.name)
     stream = model.stream(request)
     try:
-        with anyio.move_on_after(PATIENCE) as patience:
+        with anyio.move_on_after(TIMEOUT) as scope:
             async for delta in stream:
                 demand(
                     isinstance(delta, get_args(Delta)),
                     f"the stream yielded {delta!r}, which is no Delta",
                 )
-                heard.deltas.append(delta)
-        if patience.cancelled_caught:
-            heard.hung = True
-            heard.error = TimeoutError(f"it did not end within {PATIENCE:g} s")
+                record.deltas.append(delta)
+        if scope.cancelled_caught:
+            record.hung = True
+            record.error = TimeoutError(f"it did not end within {TIMEOUT:g} s")
     except AssertionError:
         raise
     except Exception as error:
-        heard.error = error
+        record.error = error
     finally:
         await close(stream)
-    return heard
+    return record
 
 
 async def until_content(stream: AsyncIterator[Delta]) -> Delta:
     """The next delta that says something."""
     try:
-        with anyio.move_on_after(PATIENCE) as patience:
+        with anyio.move_on_after(TIMEOUT) as scope:
             async for delta in stream:
                 if not isinstance(delta, (Ping, Opened, Notice)):
                     return delta
-        if patience.cancelled_caught:
-            raise AssertionError(f"nothing came for {PATIENCE:g} s")
+        if scope.cancelled_caught:
+            raise AssertionError(f"nothing came for {TIMEOUT:g} s")
     except AssertionError:
         raise
     except Exception as error:
@@ -186,7 +196,7 @@ async def until_content(stream: AsyncIterator[Delta]) -> Delta:
 # --- What an answer says ------------------------------------------------------------------------
 
 
-def told(message: Message) -> list[str]:
+def described(message: Message) -> list[str]:
     """What a message says, part by part, in a form that two models can be compared by."""
     lines: list[str] = []
     last: type[Part] | None = None
@@ -232,7 +242,7 @@ def _canonical(arguments: str) -> str:
 class Bench:
     """What a case works with: models that play its scripts."""
 
-    def __init__(self, make: Make, without: Collection[Feature] = ()) -> None:
+    def __init__(self, make: ModelFactory, without: Collection[Feature] = ()) -> None:
         self._make = make
         self._without = without
 
@@ -240,7 +250,7 @@ class Bench:
         return feature not in self._without
 
     @asynccontextmanager
-    async def playing(self, *turns: Turn) -> AsyncIterator[Subject]:
+    async def playing(self, *turns: ScriptedTurn) -> AsyncIterator[Subject]:
         """A model whose answers are these."""
         made = self._make(turns)
         if isinstance(made, AbstractAsyncContextManager):
@@ -249,27 +259,27 @@ class Bench:
         else:
             yield _subject(made)
 
-    async def hear(self, turn: Turn, request: Request | None = None) -> Heard:
+    async def collect(self, turn: ScriptedTurn, request: Request | None = None) -> StreamRecord:
         async with self.playing(turn) as subject:
-            return await hear(subject.model, request or ask())
+            return await collect(subject.model, request or ask())
 
-    async def answer(self, turn: Turn, request: Request | None = None) -> Message:
+    async def answer(self, turn: ScriptedTurn, request: Request | None = None) -> Message:
         """A complete answer to a request that has to be accepted."""
-        return (await self.hear(turn, request)).message
+        return (await self.collect(turn, request)).message
 
-    async def same(self, *items: Item) -> Message:
+    async def demand_same(self, *items: ScriptItem) -> Message:
         """Demand that an answer says what the script says."""
-        meant = (await hear(ScriptedModel([list(items)]), ask())).message
+        meant = (await collect(ScriptedModel([list(items)]), ask())).message
         message = await self.answer(list(items))
         demand(
-            told(message) == told(meant),
-            f"the script says {told(meant)}, and the message says {told(message)}",
+            described(message) == described(meant),
+            f"the script says {described(meant)}, and the message says {described(message)}",
         )
         return message
 
-    def rich(self) -> list[Item]:
+    def rich(self) -> list[ScriptItem]:
         """An answer with something of everything that this model can say."""
-        items: list[Item] = []
+        items: list[ScriptItem] = []
         if self.can("reasoning"):
             signature = "c2lnbmVk" if self.can("signatures") else None
             items.append(think("First I look, then I speak.", signature=signature, chunks=3))
@@ -281,15 +291,15 @@ class Bench:
         return items
 
 
-def _subject(made: Made) -> Subject:
+def _subject(made: ModelOrSubject) -> Subject:
     return made if isinstance(made, Subject) else Subject(made)
 
 
-async def settled(subject: Subject) -> None:
+async def demand_all_closed(subject: Subject) -> None:
     """Demand that nothing is open any more."""
     if subject.open is None:
         return
-    for _ in range(TURNS):
+    for _ in range(LOOP_TURNS):
         if not subject.open():
             return
         await asyncio.sleep(0)

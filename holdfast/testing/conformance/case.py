@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from holdfast.testing.conformance.bench import Bench, Feature, Make
+from holdfast.testing.conformance.bench import Bench, Feature, ModelFactory
 from holdfast.testing.leaks import no_leaked_tasks
 
 Check: TypeAlias = Callable[[Bench], Awaitable[None]]
@@ -24,7 +24,7 @@ class Case(Struct, frozen=True):
     without: frozenset[Feature] = frozenset()
     """What the model under test said it cannot do."""
 
-    async def check(self, make: Make) -> None:
+    async def check(self, make: ModelFactory) -> None:
         """Raise `AssertionError` unless the model that `make` gives meets the demand."""
         try:
             async with no_leaked_tasks():

@@ -36,16 +36,16 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
-from holdfast.testing.fake.anthropic_rules import problem
-from holdfast.testing.fake.dialect import Language, Problem, Received, event
+from holdfast.testing.fake.anthropic_rules import request_problem
+from holdfast.testing.fake.dialect import FakeDialect, Problem, ReceivedRequest, event
 
-STOPS: Final[Mapping[FinishReason, str]] = {
+STOP_REASONS: Final[Mapping[FinishReason, str]] = {
     "stop": "end_turn",
     "tool_calls": "tool_use",
     "length": "max_tokens",
     "content_filter": "refusal",
 }
-TYPES: Final[Mapping[int, str]] = {
+ERROR_TYPES: Final[Mapping[int, str]] = {
     400: "invalid_request_error",
     401: "authentication_error",
     402: "billing_error",
@@ -66,14 +66,14 @@ def refusal(problem: Problem) -> bytes:
 
 def _error(problem: Problem) -> dict[str, Any]:
     fallback = "invalid_request_error" if problem.status < 500 else "api_error"
-    kind = problem.code or TYPES.get(problem.status, fallback)
+    kind = problem.code or ERROR_TYPES.get(problem.status, fallback)
     return {"type": "error", "error": {"type": kind, "message": problem.message}}
 
 
-class _Speaker:
+class AnthropicEncoder:
     """One answer. A block is open from its first piece until something else is said."""
 
-    def __init__(self, received: Received, usage: Usage | None) -> None:
+    def __init__(self, received: ReceivedRequest, usage: Usage | None) -> None:
         self._received = received
         self._usage = usage or Usage()
         self._blocks = 0
@@ -104,7 +104,7 @@ class _Speaker:
     def failure(self, problem: Problem) -> Iterator[bytes]:
         yield event(_error(problem), "error")
 
-    def say(self, delta: Delta) -> Iterable[bytes]:
+    def encode_delta(self, delta: Delta) -> Iterable[bytes]:
         match delta:
             case TextDelta(text):
                 return self._piece("text", {"type": "text_delta", "text": text})
@@ -167,8 +167,8 @@ class _Speaker:
                 kind = note.get("type", "tool_use")
                 block = {"type": kind, "id": id, "name": tool, "input": {}}
                 yield from self._call(id, {**block, **note.get("extra", {})})
-                yield from self.say(ArgumentsDelta(id, arguments))
-                yield from self.say(CallEnded(id))
+                yield from self.encode_delta(ArgumentsDelta(id, arguments))
+                yield from self.encode_delta(CallEnded(id))
             case Source(url=url, title=title):
                 yield from self._part_ended(None, {"citations": [_citation(url, title)]})
             case ToolResult() | Reasoning():
@@ -199,7 +199,7 @@ class _Speaker:
             yield _stop(index)
         note = _note(finished.metadata)
         delta = {
-            "stop_reason": note.get("stop_reason") or STOPS.get(finished.finish, "end_turn"),
+            "stop_reason": note.get("stop_reason") or STOP_REASONS.get(finished.finish, "end_turn"),
             "stop_sequence": note.get("stop_sequence"),
         }
         for name in ("container", "stop_details"):
@@ -247,4 +247,4 @@ def _searched(part: Part) -> dict[str, Any]:
     }
 
 
-LANGUAGE: Final = Language(problem, refusal, _Speaker)
+DIALECT: Final = FakeDialect(request_problem, refusal, AnthropicEncoder)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import msgspec
 
-from holdfast.testing.fake.dialect import Objection, Problem, Received
+from holdfast.providers.json_body import JsonObject
+from holdfast.testing.fake.dialect import InvalidRequest, Problem, ReceivedRequest
 
-Json: TypeAlias = Mapping[str, Any]
-
-VERSIONS: Final = ("2023-06-01", "2026-10-21")
-FIELDS: Final = frozenset(
+API_VERSIONS: Final = ("2023-06-01", "2026-10-21")
+BODY_FIELDS: Final = frozenset(
     {
         "cache_control",
         "container",
@@ -40,17 +39,17 @@ FIELDS: Final = frozenset(
 BETA_FIELDS: Final = frozenset({"context_management", "mcp_servers"})
 """Only with some `anthropic-beta` header."""
 EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
-THINKING: Final = ("thinking", "redacted_thinking")
+THINKING_BLOCKS: Final = ("thinking", "redacted_thinking")
 ROLES: Final = ("user", "assistant", "system")
 """A system message may stand between the others: newer models take it there."""
-USERS: Final = ("text", "image", "document", "search_result", "tool_result")
-IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
-KEY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+USER_BLOCKS: Final = ("text", "image", "document", "search_result", "tool_result")
+IMAGE_TYPES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
+ARGUMENT_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 """Of the arguments of a tool."""
-NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
-SERVER_TOOL: Final = re.compile(r"[a-z_]+_20\d{6}")
-BOUNDS: Final = frozenset(
+TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+TOOL_USE_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
+SERVER_TOOL_TYPE: Final = re.compile(r"[a-z_]+_20\d{6}")
+UNSUPPORTED_KEYWORDS: Final = frozenset(
     {
         "exclusiveMaximum",
         "exclusiveMinimum",
@@ -64,7 +63,7 @@ BOUNDS: Final = frozenset(
         "pattern",
     }
 )
-TYPES: Final[Mapping[str, Sequence[type]]] = {
+PYTHON_TYPES: Final[Mapping[str, Sequence[type]]] = {
     "boolean": (bool,),
     "integer": (int,),
     "null": (type(None),),
@@ -74,40 +73,40 @@ TYPES: Final[Mapping[str, Sequence[type]]] = {
 """Of the values that a schema may name."""
 
 
-def problem(received: Received) -> Problem | None:
+def request_problem(received: ReceivedRequest) -> Problem | None:
     try:
         _check_head(received)
         body = _body(received)
-        for check in CHECKS:
+        for check in BODY_CHECKS:
             check(body, received)
-    except Objection as objection:
+    except InvalidRequest as objection:
         return objection.problem
     return None
 
 
 def _need(holds: object, message: str) -> None:
     if not holds:
-        raise Objection(message)
+        raise InvalidRequest(message)
 
 
-def _check_head(received: Received) -> None:
+def _check_head(received: ReceivedRequest) -> None:
     headers = received.headers
     if received.path != "/v1/messages":
-        raise Objection(f"there is nothing at {received.path}", 404)
+        raise InvalidRequest(f"there is nothing at {received.path}", 404)
     bearer = headers.get("authorization", "").removeprefix("Bearer ").strip()
     if not headers.get("x-api-key", "").strip() and not bearer:
-        raise Objection("x-api-key header is required", 401)
+        raise InvalidRequest("x-api-key header is required", 401)
     version = headers.get("anthropic-version")
-    _need(version in VERSIONS, f"anthropic-version: {version!r} is no version")
+    _need(version in API_VERSIONS, f"anthropic-version: {version!r} is no version")
     kind = headers.get("content-type", "")
     _need(kind.startswith("application/json"), f"content-type: {kind!r} is no JSON")
 
 
-def _body(received: Received) -> Json:
+def _body(received: ReceivedRequest) -> JsonObject:
     try:
         body = received.json
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Objection(f"the request body is not valid JSON: {error}") from None
+        raise InvalidRequest(f"the request body is not valid JSON: {error}") from None
     _need(isinstance(body, dict), "the request body is no object")
     assert isinstance(body, dict)
     return body
@@ -116,17 +115,17 @@ def _body(received: Received) -> Json:
 # --- The parts beside the messages --------------------------------------------------------------
 
 
-def _check_fields(body: Json, received: Received) -> None:
+def _check_fields(body: JsonObject, received: ReceivedRequest) -> None:
     for name, kind in (("model", str), ("max_tokens", int), ("messages", list)):
         _need(name in body, f"{name}: Field required")
         _need(isinstance(body[name], kind) and body[name], f"{name}: Input should be valid")
-    known = FIELDS | (BETA_FIELDS if received.headers.get("anthropic-beta") else frozenset())
+    known = BODY_FIELDS | (BETA_FIELDS if received.headers.get("anthropic-beta") else frozenset())
     for name in body:
         _need(name in known, f"{name}: Extra inputs are not permitted")
     _need(body.get("stream") is True, "stream: this fake only streams")
 
 
-def _check_thinking(body: Json, received: Received) -> None:
+def _check_thinking(body: JsonObject, received: ReceivedRequest) -> None:
     thinking = body.get("thinking", {"type": "disabled"})
     kind = thinking.get("type")
     known = ("adaptive", "between_tools", "disabled", "enabled")
@@ -141,12 +140,12 @@ def _check_thinking(body: Json, received: Received) -> None:
     _need(not on or body.get("top_p", 1) >= 0.95, "`top_p` must be at least 0.95 with thinking")
     both = "temperature" in body and "top_p" in body
     _need(not both, "`temperature` and `top_p` cannot both be specified for this model")
-    old = received.headers["anthropic-version"] == VERSIONS[0]
+    old = received.headers["anthropic-version"] == API_VERSIONS[0]
     for name in ("temperature", "top_p", "top_k"):
         _need(old or name not in body, f"{name}: Extra inputs are not permitted")
 
 
-def _check_output(body: Json, received: Received) -> None:
+def _check_output(body: JsonObject, received: ReceivedRequest) -> None:
     config = body.get("output_config", {})
     for name in config:
         _need(name in ("effort", "format"), f"output_config.{name}: Extra inputs not permitted")
@@ -159,11 +158,11 @@ def _check_output(body: Json, received: Received) -> None:
         _check_schema(shape["schema"])
 
 
-def _check_schema(schema: Json) -> None:
+def _check_schema(schema: JsonObject) -> None:
     optional = unions = 0
     for one in _schemas(schema):
-        for name in BOUNDS & one.keys():
-            raise Objection(f"output_config.format.schema: property '{name}' is not supported")
+        for name in UNSUPPORTED_KEYWORDS & one.keys():
+            raise InvalidRequest(f"output_config.format.schema: property '{name}' is not supported")
         kind = one.get("type")
         closed = kind != "object" or one.get("additionalProperties") is False
         _need(closed, "output_config.format.schema: 'additionalProperties' must be false")
@@ -175,7 +174,7 @@ def _check_schema(schema: Json) -> None:
     _need(unions <= 16, f"{limits} parameters with union types ({unions}), limit: 16")
 
 
-def _schemas(schema: Json) -> Iterator[Json]:
+def _schemas(schema: JsonObject) -> Iterator[JsonObject]:
     """A schema and all that are in it."""
     yield schema
     inner = [*schema.get("anyOf", ()), *schema.get("allOf", ())]
@@ -187,18 +186,18 @@ def _schemas(schema: Json) -> Iterator[Json]:
         yield from _schemas(one)
 
 
-def _check_values(schema: Json) -> None:
+def _check_values(schema: JsonObject) -> None:
     kind = schema.get("type")
     if kind is None:
         return
     kinds = kind if isinstance(kind, list) else [kind]
     for value in (*schema.get("enum", ()), *([schema["const"]] if "const" in schema else ())):
-        fits = any(type(value) in TYPES.get(one, ()) for one in kinds)
+        fits = any(type(value) in PYTHON_TYPES.get(one, ()) for one in kinds)
         where = "output_config.format.schema"
         _need(fits, f"{where}: Enum value {value!r} does not match declared type {kind!r}")
 
 
-def _check_system(body: Json, received: Received) -> None:
+def _check_system(body: JsonObject, received: ReceivedRequest) -> None:
     system = body.get("system", "x")
     if isinstance(system, str):
         return
@@ -208,18 +207,19 @@ def _check_system(body: Json, received: Received) -> None:
         _check_text(block, "system")
 
 
-def _check_tools(body: Json, received: Received) -> None:
+def _check_tools(body: JsonObject, received: ReceivedRequest) -> None:
     names: set[str] = set()
     for at, tool in enumerate(body.get("tools", ())):
         name = tool.get("name", "")
         _need(
-            NAME.fullmatch(name), f"tools.{at}.name: String should match pattern '{NAME.pattern}'"
+            TOOL_NAME.fullmatch(name),
+            f"tools.{at}.name: String should match pattern '{TOOL_NAME.pattern}'",
         )
         _need(name not in names, "tools: Tool names must be unique.")
         names.add(name)
         kind = tool.get("type", "custom")
         if kind != "custom":
-            _need(SERVER_TOOL.fullmatch(kind), f"tools.{at}.type: {kind!r} is no tool")
+            _need(SERVER_TOOL_TYPE.fullmatch(kind), f"tools.{at}.type: {kind!r} is no tool")
             lists = ("allowed_domains", "blocked_domains")
             _need(not all(map(tool.get, lists)), f"tools.{at}: use one of {lists}")
             continue
@@ -229,11 +229,13 @@ def _check_tools(body: Json, received: Received) -> None:
         open = {"oneOf", "allOf", "anyOf"} & schema.keys()
         _need(not open, f"tools.{at}: input_schema does not support {open} at the top level")
         for key in schema.get("properties") or ():
-            said = f"Property keys should match pattern '{KEY.pattern}'"
-            _need(KEY.fullmatch(key), f"tools.{at}.custom.input_schema.properties: {said}")
+            said = f"Property keys should match pattern '{ARGUMENT_NAME.pattern}'"
+            _need(
+                ARGUMENT_NAME.fullmatch(key), f"tools.{at}.custom.input_schema.properties: {said}"
+            )
 
 
-def _check_marks(body: Json, received: Received) -> None:
+def _check_marks(body: JsonObject, received: ReceivedRequest) -> None:
     system = body.get("system")
     blocks = [*body.get("tools", ()), *(system if isinstance(system, list) else ())]
     for message in body["messages"]:
@@ -246,7 +248,7 @@ def _check_marks(body: Json, received: Received) -> None:
     _need(count <= 4, f"A maximum of 4 blocks with cache_control may be provided. Found {count}.")
     for block in marked:
         kind = block.get("type")
-        _need(kind not in THINKING, f"{kind} blocks cannot have cache_control")
+        _need(kind not in THINKING_BLOCKS, f"{kind} blocks cannot have cache_control")
         _need(block["cache_control"].get("type") == "ephemeral", "cache_control: no such type")
     whole = [body] if "cache_control" in body else []  # of its last block
     lives = [block["cache_control"].get("ttl", "5m") for block in (*marked, *whole)]
@@ -257,16 +259,16 @@ def _check_marks(body: Json, received: Received) -> None:
 # --- Messages -----------------------------------------------------------------------------------
 
 
-def _content(message: Json) -> Sequence[Json]:
+def _content(message: JsonObject) -> Sequence[JsonObject]:
     content = message.get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return content if isinstance(content, list) else []
 
 
-def _turns(messages: Sequence[Json]) -> list[tuple[str, list[Json]]]:
+def _turns(messages: Sequence[JsonObject]) -> list[tuple[str, list[JsonObject]]]:
     """Messages of the same role in a row count as one."""
-    turns: list[tuple[str, list[Json]]] = []
+    turns: list[tuple[str, list[JsonObject]]] = []
     for message in messages:
         if not turns or turns[-1][0] != message["role"]:
             turns.append((message["role"], []))
@@ -274,7 +276,7 @@ def _turns(messages: Sequence[Json]) -> list[tuple[str, list[Json]]]:
     return turns
 
 
-def _check_messages(body: Json, received: Received) -> None:
+def _check_messages(body: JsonObject, received: ReceivedRequest) -> None:
     messages = body["messages"]
     for at, message in enumerate(messages):
         role = message.get("role")
@@ -286,8 +288,8 @@ def _check_messages(body: Json, received: Received) -> None:
             _check_block(block, role, where)
         final = content[-1].get("type")
         _need(
-            role != "assistant" or final not in THINKING,
-            f"messages.{at}: {FINAL} cannot be {final!r}",
+            role != "assistant" or final not in THINKING_BLOCKS,
+            f"messages.{at}: {FINAL_BLOCK} cannot be {final!r}",
         )
     _need(messages[0]["role"] == "user", 'messages: first message must use the "user" role')
     _need(
@@ -297,19 +299,19 @@ def _check_messages(body: Json, received: Received) -> None:
     )
 
 
-def _goes_on(body: Json) -> bool:
+def _goes_on(body: JsonObject) -> bool:
     """Whether the last answer may be one that paused. Calls in it are looked at elsewhere."""
     last = _content(body["messages"][-1])[-1].get("type", "")
     runs_there = any(tool.get("type", "custom") != "custom" for tool in body.get("tools", ()))
     return runs_there or last.endswith("tool_use")
 
 
-FINAL: Final = "The final block in an assistant message"
+FINAL_BLOCK: Final = "The final block in an assistant message"
 
 
-def _check_block(block: Json, role: str, where: str) -> None:
+def _check_block(block: JsonObject, role: str, where: str) -> None:
     kind = block.get("type", "")
-    ours = kind in USERS
+    ours = kind in USER_BLOCKS
     fits = {"user": ours, "assistant": kind == "text" or not ours, "system": kind == "text"}
     _need(fits[role], f"{where}: a {role} message cannot have {kind!r}")
     if kind == "text":
@@ -320,8 +322,11 @@ def _check_block(block: Json, role: str, where: str) -> None:
     elif kind == "redacted_thinking":
         _need(block.get("data"), f"{where}: Invalid `data` in `redacted_thinking` block")
     elif kind.endswith("tool_use"):
-        _need(ID.fullmatch(block.get("id", "")), f"{where}.{kind}.id: should match {ID.pattern!r}")
-        _need(NAME.fullmatch(block.get("name", "")), f"{where}.{kind}.name: no name of a tool")
+        _need(
+            TOOL_USE_ID.fullmatch(block.get("id", "")),
+            f"{where}.{kind}.id: should match {TOOL_USE_ID.pattern!r}",
+        )
+        _need(TOOL_NAME.fullmatch(block.get("name", "")), f"{where}.{kind}.name: no name of a tool")
         _need(isinstance(block.get("input"), dict), f"{where}.{kind}.input: valid dictionary")
     elif kind == "tool_result":
         _check_result(block, where)
@@ -329,24 +334,24 @@ def _check_block(block: Json, role: str, where: str) -> None:
         _check_file(block, where)
 
 
-def _check_text(block: Json, where: str) -> None:
+def _check_text(block: JsonObject, where: str) -> None:
     text = block.get("text")
     _need(isinstance(text, str) and text.strip(), f"{where}: text content blocks must be non-empty")
 
 
-def _check_result(block: Json, where: str) -> None:
+def _check_result(block: JsonObject, where: str) -> None:
     content = block.get("content", "")
     if isinstance(content, str):
         return
     for inner in content:
-        fits = inner.get("type") in USERS and inner.get("type") != "tool_result"
+        fits = inner.get("type") in USER_BLOCKS and inner.get("type") != "tool_result"
         _need(fits, f"{where}: a result cannot have {inner.get('type')!r}")
         _check_block(inner, "user", where)
         plain = inner.get("type") == "text" or not block.get("is_error")
         _need(plain, f"{where}: all content must be type 'text' if 'is_error' is true")
 
 
-def _check_file(block: Json, where: str) -> None:
+def _check_file(block: JsonObject, where: str) -> None:
     source = block.get("source", {})
     kind = source.get("type")
     if kind == "url":
@@ -356,14 +361,14 @@ def _check_file(block: Json, where: str) -> None:
         _need(source.get("media_type") == "text/plain" and source.get("data"), f"{where}.source")
     else:
         _need(kind == "base64" and source.get("data"), f"{where}.source: no {kind!r}")
-        known = IMAGES if block["type"] == "image" else ("application/pdf",)
+        known = IMAGE_TYPES if block["type"] == "image" else ("application/pdf",)
         _need(source.get("media_type") in known, f"{where}.source.media_type: none of {known}")
 
 
 # --- Calls and their results --------------------------------------------------------------------
 
 
-def _check_pairs(body: Json, received: Received) -> None:
+def _check_pairs(body: JsonObject, received: ReceivedRequest) -> None:
     turns = _turns(body["messages"])
     seen: set[str] = set()
     for at, (role, content) in enumerate(turns):
@@ -380,7 +385,7 @@ def _check_pairs(body: Json, received: Received) -> None:
             _check_results([], content, "messages.0")
 
 
-def _check_results(calls: Sequence[str], after: Sequence[Json], where: str) -> None:
+def _check_results(calls: Sequence[str], after: Sequence[JsonObject], where: str) -> None:
     results = [block["tool_use_id"] for block in after if block["type"] == "tool_result"]
     for id in results:
         _need(id in calls, f"{where}: unexpected `tool_use_id` found in `tool_result` blocks: {id}")
@@ -390,7 +395,7 @@ def _check_results(calls: Sequence[str], after: Sequence[Json], where: str) -> N
     _need(answered, f"{where}: `tool_use` ids without `tool_result` blocks immediately after")
 
 
-def _check_server_tools(content: Sequence[Json], at: int, *, last: bool) -> None:
+def _check_server_tools(content: Sequence[JsonObject], at: int, *, last: bool) -> None:
     """A call that the provider ran has its result behind it. The very last may still be waiting."""
     waiting: dict[str, str] = {}
     for block in content:
@@ -406,21 +411,23 @@ def _check_server_tools(content: Sequence[Json], at: int, *, last: bool) -> None
         _need(last, f"messages.{at}: {what}")
 
 
-def _check_turn_begins_with_a_thought(body: Json, received: Received) -> None:
+def _check_turn_begins_with_a_thought(body: JsonObject, received: ReceivedRequest) -> None:
     """Only for models with a budget."""
     if body.get("thinking", {}).get("type") != "enabled":
         return
-    beginning: Iterator[Json] = iter(())
+    beginning: Iterator[JsonObject] = iter(())
     for role, content in reversed(_turns(body["messages"])):
         if role == "user" and content[0]["type"] != "tool_result":
             break
         if role == "assistant":
             beginning = iter(content)
     first = next(beginning, {"type": "thinking"})["type"]
-    _need(first in THINKING, f"Expected `thinking` or `redacted_thinking`, but found `{first}`")
+    _need(
+        first in THINKING_BLOCKS, f"Expected `thinking` or `redacted_thinking`, but found `{first}`"
+    )
 
 
-CHECKS: Final[Sequence[Callable[[Json, Received], None]]] = (
+BODY_CHECKS: Final[Sequence[Callable[[JsonObject, ReceivedRequest], None]]] = (
     _check_fields,
     _check_thinking,
     _check_output,

@@ -13,7 +13,7 @@ from holdfast.kernel.messages import Usage
 from holdfast.kernel.model import Delta
 
 
-class Received(Struct, frozen=True):
+class ReceivedRequest(Struct, frozen=True):
     """A received request."""
 
     path: str
@@ -27,7 +27,7 @@ class Received(Struct, frozen=True):
         return msgspec.json.decode(self.body)
 
 
-class Head(Struct, frozen=True):
+class ResponseHead(Struct, frozen=True):
     """The head of a response."""
 
     status: int
@@ -47,7 +47,7 @@ class Problem(Struct, frozen=True):
     """The protocol's error code; None: the one of the status."""
 
 
-class Objection(Exception):
+class InvalidRequest(Exception):
     """The first error found in a request."""
 
     def __init__(self, message: str, status: int = 400, code: str | None = None) -> None:
@@ -55,14 +55,14 @@ class Objection(Exception):
         self.problem = Problem(message, status, code)
 
 
-class Speaker(Protocol):
+class AnswerEncoder(Protocol):
     """Encodes one answer in one protocol, as whole server-sent events."""
 
     def opening(self) -> Iterable[bytes]:
         """The events before any content."""
         ...
 
-    def say(self, delta: Delta) -> Iterable[bytes]:
+    def encode_delta(self, delta: Delta) -> Iterable[bytes]:
         """Encode one delta. `Finished` includes everything that ends the stream."""
         ...
 
@@ -71,14 +71,14 @@ class Speaker(Protocol):
         ...
 
 
-class Language(Struct, frozen=True):
+class FakeDialect(Struct, frozen=True):
     """A protocol as implemented by a fake."""
 
-    problem: Callable[[Received], Problem | None]
+    problem: Callable[[ReceivedRequest], Problem | None]
     """The real provider's objection to a request, or None."""
     refusal: Callable[[Problem], bytes]
     """Encodes the body of a refusal."""
-    speaker: Callable[[Received, Usage | None], Speaker]
+    encoder: Callable[[ReceivedRequest, Usage | None], AnswerEncoder]
     """Creates the speaker of one answer, with the usage it will report."""
 
 

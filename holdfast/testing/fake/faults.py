@@ -19,21 +19,21 @@ from holdfast.kernel.model import Delta
 from holdfast.testing.script import Fault
 
 
-class Opens(Fault, frozen=True):
+class OpenResponse(Fault, frozen=True):
     """The headers, and what the protocol begins an answer with."""
 
 
-class Respond(Fault, frozen=True):
+class FixedResponse(Fault, frozen=True):
     status: int
     body: bytes
     headers: Mapping[str, str]
 
 
-class Lost(Fault, frozen=True):
+class LostConnection(Fault, frozen=True):
     """The connection breaks, without an end."""
 
 
-class Raw(Fault, frozen=True):
+class RawBytes(Fault, frozen=True):
     data: bytes
 
 
@@ -57,7 +57,7 @@ class Endless(Fault, frozen=True):
 
 def opens() -> Fault:
     """Send the headers now."""
-    return Opens()
+    return OpenResponse()
 
 
 def respond(status: int, body: Any = b"", headers: Mapping[str, str] | None = None) -> Fault:
@@ -67,17 +67,17 @@ def respond(status: int, body: Any = b"", headers: Mapping[str, str] | None = No
     if not isinstance(body, bytes):
         body = msgspec.json.encode(body)
         headers = {"Content-Type": "application/json", **(headers or {})}
-    return Respond(status, body, headers or {})
+    return FixedResponse(status, body, headers or {})
 
 
 def lost() -> Fault:
     """Break the connection: what has been sent arrives, and nothing ends it."""
-    return Lost()
+    return LostConnection()
 
 
 def raw(data: bytes | str) -> Fault:
     """These bytes, in the middle of the stream."""
-    return Raw(data.encode() if isinstance(data, str) else data)
+    return RawBytes(data.encode() if isinstance(data, str) else data)
 
 
 def garbled() -> Fault:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -29,18 +29,17 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
-from holdfast.testing.fake.dialect import Language, Problem, Received, event
+from holdfast.providers.json_body import JsonObject
+from holdfast.testing.fake.dialect import FakeDialect, Problem, ReceivedRequest, event
 from holdfast.testing.fake.google_rules import (
-    REASONS,
-    STATUSES,
+    ERROR_REASONS,
+    RPC_STATUSES,
     demands_signatures,
     model_of,
-    problem,
+    request_problem,
 )
 
-Json = dict[str, Any]
-
-SIGNATURE: Final = "c2lnbmVkIGJ5IGEgZmFrZQ=="
+FAKE_SIGNATURE: Final = "c2lnbmVkIGJ5IGEgZmFrZQ=="
 """Put on the first call of an answer where the real one signs it and the script does not."""
 _REASONS: Final = {
     "stop": "STOP",
@@ -58,10 +57,10 @@ def refusal(problem: Problem) -> bytes:
     return msgspec.json.encode({"error": _error(problem)})
 
 
-def _error(problem: Problem) -> Json:
-    status = STATUSES.get(problem.status, "UNKNOWN")
-    error: Json = {"code": problem.status, "message": problem.message, "status": status}
-    if problem.code in REASONS:
+def _error(problem: Problem) -> JsonObject:
+    status = RPC_STATUSES.get(problem.status, "UNKNOWN")
+    error: JsonObject = {"code": problem.status, "message": problem.message, "status": status}
+    if problem.code in ERROR_REASONS:
         info = "type.googleapis.com/google.rpc.ErrorInfo"
         error["details"] = [{"@type": info, "reason": problem.code, "domain": "googleapis.com"}]
     elif problem.code is not None:
@@ -69,14 +68,14 @@ def _error(problem: Problem) -> Json:
     return error
 
 
-class GoogleSpeaker:
+class GoogleEncoder:
     """Says one answer. Calls are said whole, when they are complete: the API does not stream them.
 
     Metadata under `google` is said as it stands: `thoughtSignature` beside a part, `part` in place
     of one, and with `Finished` whatever a candidate can have (`finishReason`, `groundingMetadata`).
     """
 
-    def __init__(self, received: Received, usage: Usage | None) -> None:
+    def __init__(self, received: ReceivedRequest, usage: Usage | None) -> None:
         self._model = model_of(received.path)
         self._usage = usage
         self._open = "text"
@@ -89,7 +88,7 @@ class GoogleSpeaker:
     def opening(self) -> Iterable[bytes]:
         return ()
 
-    def say(self, delta: Delta) -> Iterable[bytes]:
+    def encode_delta(self, delta: Delta) -> Iterable[bytes]:
         match delta:
             case TextDelta(text):
                 self._open = "text"
@@ -146,7 +145,7 @@ class GoogleSpeaker:
             kind = _TOOL_TYPES.get(started.tool, started.tool.upper())
             call = {**id, "toolType": kind, "args": arguments}
             return self._parts({"toolCall": call, **_signed(own)})
-        signed = _signed(own) or ({"thoughtSignature": SIGNATURE} if self._signs else {})
+        signed = _signed(own) or ({"thoughtSignature": FAKE_SIGNATURE} if self._signs else {})
         self._signs = False
         call = {"name": started.tool, "args": msgspec.Raw((text or "{}").encode()), **id}
         return self._parts({"functionCall": call, **signed})
@@ -177,13 +176,13 @@ class GoogleSpeaker:
 
     # --- Chunks ---
 
-    def _parts(self, *parts: Json) -> list[bytes]:
+    def _parts(self, *parts: JsonObject) -> list[bytes]:
         return [self._chunk({"candidates": [self._candidate(list(parts), {})]})]
 
-    def _candidate(self, parts: list[Json], rest: Json) -> Json:
+    def _candidate(self, parts: list[JsonObject], rest: JsonObject) -> JsonObject:
         return {"content": {"parts": parts, "role": "model"}, "index": 0, **rest}
 
-    def _chunk(self, said: Json, usage: Json | None = None) -> bytes:
+    def _chunk(self, said: JsonObject, usage: JsonObject | None = None) -> bytes:
         if usage is None and self._usage is not None:  # nothing is written yet
             usage = _usage(Usage(self._usage.input, cache_read=self._usage.cache_read))
         counted = {"usageMetadata": usage} if usage else {}
@@ -195,7 +194,7 @@ class GoogleSpeaker:
         usage = None if delta.usage is None else _usage(delta.usage)
         if "promptFeedback" in own:
             return [self._chunk({"promptFeedback": own["promptFeedback"]}, usage)]
-        rest: Json = {"finishReason": _REASONS[delta.finish], **own}
+        rest: JsonObject = {"finishReason": _REASONS[delta.finish], **own}
         if self._malformed:
             rest["finishReason"] = "MALFORMED_FUNCTION_CALL"
         if self._sources:
@@ -208,11 +207,11 @@ def _own(metadata: Metadata | None) -> Metadata:
     return own if isinstance(own, Mapping) else {}
 
 
-def _signed(own: Metadata) -> Json:
+def _signed(own: Metadata) -> JsonObject:
     return {"thoughtSignature": own["thoughtSignature"]} if "thoughtSignature" in own else {}
 
 
-def _result(result: ToolResult) -> Json:
+def _result(result: ToolResult) -> JsonObject:
     own = _own(result.metadata)
     if "part" in own:
         return dict(own["part"])
@@ -224,12 +223,12 @@ def _result(result: ToolResult) -> Json:
     return {"toolResponse": {**id, "toolType": kind, "response": {"output": result.text}}}
 
 
-def _grounding(sources: list[Source]) -> Json:
+def _grounding(sources: list[Source]) -> JsonObject:
     chunks = [{"web": {"uri": source.url, "title": source.title}} for source in sources]
     return {"groundingChunks": chunks, "webSearchQueries": []}
 
 
-def _usage(usage: Usage) -> Json:
+def _usage(usage: Usage) -> JsonObject:
     prompt = usage.context - usage.output
     counts = {
         "promptTokenCount": prompt,
@@ -241,4 +240,4 @@ def _usage(usage: Usage) -> Json:
     return {key: count for key, count in counts.items() if count}
 
 
-LANGUAGE: Final = Language(problem=problem, refusal=refusal, speaker=GoogleSpeaker)
+DIALECT: Final = FakeDialect(problem=request_problem, refusal=refusal, encoder=GoogleEncoder)

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from holdfast.testing.fake.dialect import Objection, Problem, Received
+from holdfast.testing.fake.dialect import InvalidRequest, Problem, ReceivedRequest
 
-STATUSES: Final = {
+RPC_STATUSES: Final = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
@@ -41,7 +41,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-REASONS: Final = _words(
+ERROR_REASONS: Final = _words(
     "ACCESS_TOKEN_EXPIRED API_KEY_EXPIRED API_KEY_INVALID API_KEY_SERVICE_BLOCKED BILLING_DISABLED "
     "CONSUMER_INVALID CONSUMER_SUSPENDED CREDENTIALS_MISSING RATE_LIMIT_EXCEEDED SERVICE_DISABLED"
 )
@@ -80,10 +80,10 @@ _OF_MODELS: Final = _words("codeExecutionResult executableCode functionCall tool
 _IMAGES: Final = frozenset({"image/heic", "image/heif", "image/jpeg", "image/png", "image/webp"})
 
 
-def problem(received: Received) -> Problem | None:
+def request_problem(received: ReceivedRequest) -> Problem | None:
     try:
         _check(received)
-    except Objection as objection:
+    except InvalidRequest as objection:
         return objection.problem
     return None
 
@@ -98,20 +98,20 @@ def demands_signatures(model: str) -> bool:
     return _NEW.match(model) is not None
 
 
-def _check(received: Received) -> None:
+def _check(received: ReceivedRequest) -> None:
     found = _PATH.search(received.path)
     if found is None or found[2] != "streamGenerateContent":
-        raise Objection(f"{received.path} is not found", 404)
+        raise InvalidRequest(f"{received.path} is not found", 404)
     if received.query.get("alt") != "sse":
-        raise Objection("this fake streams server-sent events only: use alt=sse")
+        raise InvalidRequest("this fake streams server-sent events only: use alt=sse")
     if not (received.headers.get("x-goog-api-key") or received.query.get("key")):
-        raise Objection("Method doesn't allow unregistered callers: use an API key", 403)
+        raise InvalidRequest("Method doesn't allow unregistered callers: use an API key", 403)
     try:
         body = _camel(received.json)
     except (ValueError, RecursionError):
-        raise Objection("Invalid JSON payload received. It cannot be parsed.") from None
+        raise InvalidRequest("Invalid JSON payload received. It cannot be parsed.") from None
     if not isinstance(body, dict):
-        raise Objection("Invalid JSON payload received. The root element has to be an object.")
+        raise InvalidRequest("Invalid JSON payload received. The root element has to be an object.")
     _check_fields(body, _BODY, "")
     model = found[1]
     functions = _check_tools(body, model)
@@ -144,11 +144,11 @@ def _camel(value: Any) -> Any:
 
 def _check_fields(value: Any, known: frozenset[str], where: str) -> None:
     if not isinstance(value, dict):
-        raise Objection(f"Invalid value at '{where}': an object is wanted")
+        raise InvalidRequest(f"Invalid value at '{where}': an object is wanted")
     for name in value:
         if name not in known:
             at = f" at '{where}'" if where else ""
-            raise Objection(
+            raise InvalidRequest(
                 f'Invalid JSON payload received. Unknown name "{name}"{at}: Cannot find field.'
             )
 
@@ -171,44 +171,48 @@ def _check_tools(body: Mapping[str, Any], model: str) -> bool:
             names[function["name"]] += 1
     for name, times in names.items():
         if times > 1:
-            raise Objection(f"Duplicate function declaration found: {name}")
+            raise InvalidRequest(f"Duplicate function declaration found: {name}")
     if names and own and _OLD.match(model):
-        raise Objection("Tool use with function calling is unsupported")
+        raise InvalidRequest("Tool use with function calling is unsupported")
     if names and own and not config.get("includeServerSideToolInvocations"):
-        raise Objection(
+        raise InvalidRequest(
             "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools "
             "with Function calling."
         )
     if config.get("includeServerSideToolInvocations") and _OLD.match(model):
-        raise Objection("Tool call context circulation is not enabled for this model")
+        raise InvalidRequest("Tool call context circulation is not enabled for this model")
     return bool(names)
 
 
 def _check_function(function: Any, where: str) -> None:
     _check_fields(function, _FUNCTION, where)
     if not _NAME.match(function.get("name") or ""):
-        raise Objection(
+        raise InvalidRequest(
             f"* GenerateContentRequest.{where}.name: Invalid function name. Must start with a "
             "letter or an underscore."
         )
     if "parameters" in function and "parametersJsonSchema" in function:
-        raise Objection(f"{where}: only one of parameters and parameters_json_schema can be set")
+        raise InvalidRequest(
+            f"{where}: only one of parameters and parameters_json_schema can be set"
+        )
     schema = function.get("parametersJsonSchema")
     if schema is not None and schema.get("type") != "object" and "$ref" not in schema:
-        raise Objection(f"{where}.parameters_json_schema: schema must be of type object")
+        raise InvalidRequest(f"{where}.parameters_json_schema: schema must be of type object")
     if "parameters" in function:
         _check_schema(function["parameters"], f"{where}.parameters")
         if not function["parameters"].get("properties"):
-            raise Objection(f"{where}.parameters.properties: should be non-empty for OBJECT type")
+            raise InvalidRequest(
+                f"{where}.parameters.properties: should be non-empty for OBJECT type"
+            )
 
 
 def _check_schema(schema: Any, where: str) -> None:
     """OpenAPI's schema objects, of which a part is known."""
     _check_fields(schema, _SCHEMA, where)
     if not isinstance(schema.get("type", ""), str):
-        raise Objection(f"Proto field is not repeating, cannot start list at '{where}.type'")
+        raise InvalidRequest(f"Proto field is not repeating, cannot start list at '{where}.type'")
     if any(not isinstance(value, str) for value in schema.get("enum", ())):
-        raise Objection(f"Invalid value at '{where}.enum' (TYPE_STRING)")
+        raise InvalidRequest(f"Invalid value at '{where}.enum' (TYPE_STRING)")
     for name, inner in schema.get("properties", {}).items():
         _check_schema(inner, f"{where}.properties[{name}]")
     for at, inner in enumerate(schema.get("anyOf", ())):
@@ -220,18 +224,18 @@ def _check_schema(schema: Any, where: str) -> None:
 def _check_config(config: Any, model: str, functions: bool) -> None:
     _check_fields(config, _CONFIG, "generation_config")
     if not 0 <= config.get("temperature", 0) <= 2:
-        raise Objection("generation_config.temperature must be in the range [0.0, 2.0]")
+        raise InvalidRequest("generation_config.temperature must be in the range [0.0, 2.0]")
     if config.get("maxOutputTokens", 1) < 1:
-        raise Objection("max_output_tokens must be positive.")
+        raise InvalidRequest("max_output_tokens must be positive.")
     is_json = config.get("responseMimeType") == "application/json"
     if is_json and functions and _OLD.match(model):
-        raise Objection(
+        raise InvalidRequest(
             "Function calling with a response mime type: 'application/json' is unsupported"
         )
     if "responseSchema" in config and "responseJsonSchema" in config:
-        raise Objection("only one of response_schema and response_json_schema can be set")
+        raise InvalidRequest("only one of response_schema and response_json_schema can be set")
     if not is_json and ("responseSchema" in config or "responseJsonSchema" in config):
-        raise Objection("a response schema needs the response mime type application/json")
+        raise InvalidRequest("a response schema needs the response mime type application/json")
     if "responseSchema" in config:
         _check_schema(config["responseSchema"], "generation_config.response_schema")
     _check_references(config.get("responseJsonSchema"))
@@ -248,7 +252,7 @@ def _check_references(schema: Any) -> None:
     if isinstance(schema.get("$ref"), str):
         beside = [key for key in schema if not key.startswith("$")]
         if beside:
-            raise Objection(f"response_json_schema: {beside[0]} cannot stand beside a $ref")
+            raise InvalidRequest(f"response_json_schema: {beside[0]} cannot stand beside a $ref")
     for inner in schema.values():
         _check_references(inner)
 
@@ -257,24 +261,24 @@ def _check_thinking(thinking: Any, model: str) -> None:
     known = frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"})
     _check_fields(thinking, known, "generation_config.thinking_config")
     if thinking and _THOUGHTLESS.match(model):
-        raise Objection("Thinking is not supported for this model.")
+        raise InvalidRequest("Thinking is not supported for this model.")
     level = thinking.get("thinkingLevel")
     if level is None:
         _check_budget(thinking, model)
     elif "thinkingBudget" in thinking:
-        raise Objection("You can only set only one of thinking budget and thinking level.")
+        raise InvalidRequest("You can only set only one of thinking budget and thinking level.")
     elif _OLD.match(model):
-        raise Objection("Thinking level is not supported for this model.")
+        raise InvalidRequest("Thinking level is not supported for this model.")
     elif level.lower() not in ("minimal", "low", "medium", "high"):
-        raise Objection(f"Invalid value at 'thinking_level': {level}")
+        raise InvalidRequest(f"Invalid value at 'thinking_level': {level}")
 
 
 def _check_budget(thinking: Mapping[str, Any], model: str) -> None:
     budget = thinking.get("thinkingBudget", 0 if _QUIET.match(model) else -1)
     if budget == 0 and _PENSIVE.match(model):
-        raise Objection("Budget 0 is invalid. This model only works in thinking mode.")
+        raise InvalidRequest("Budget 0 is invalid. This model only works in thinking mode.")
     if budget == 0 and thinking.get("includeThoughts"):
-        raise Objection(
+        raise InvalidRequest(
             "Thinking_config.include_thoughts is only enabled when thinking is enabled."
         )
 
@@ -282,7 +286,7 @@ def _check_budget(thinking: Mapping[str, Any], model: str) -> None:
 def _check_system(system: Any) -> None:
     parts = system.get("parts") if isinstance(system, dict) else None
     if not parts or any(not isinstance(part.get("text"), str) for part in parts):
-        raise Objection("system_instruction has to be text")
+        raise InvalidRequest("system_instruction has to be text")
 
 
 # --- Contents -----------------------------------------------------------------------------------
@@ -290,7 +294,7 @@ def _check_system(system: Any) -> None:
 
 def _check_contents(contents: Any, model: str) -> None:
     if not isinstance(contents, list) or not contents:
-        raise Objection("* GenerateContentRequest.contents: contents is not specified")
+        raise InvalidRequest("* GenerateContentRequest.contents: contents is not specified")
     for at, content in enumerate(contents):
         _check_content(content, f"contents[{at}]")
     _check_turns(contents)
@@ -302,10 +306,10 @@ def _check_content(content: Any, where: str) -> None:
     _check_fields(content, frozenset({"parts", "role"}), where)
     role = content.get("role", "user")
     if role not in ("user", "model"):
-        raise Objection("Please use a valid role: user, model.")
+        raise InvalidRequest("Please use a valid role: user, model.")
     parts = content.get("parts")
     if not isinstance(parts, list) or not parts:
-        raise Objection(
+        raise InvalidRequest(
             f"* GenerateContentRequest.{where}.parts: contents.parts must not be empty."
         )
     for number, part in enumerate(parts):
@@ -316,17 +320,17 @@ def _check_part(part: Any, role: str, where: str) -> None:
     _check_fields(part, _DATA | _BESIDE, where)
     data = part.keys() & _DATA
     if len(data) != 1:
-        raise Objection(
+        raise InvalidRequest(
             f"* GenerateContentRequest.{where}.data: required oneof field 'data' must have one "
             "initialized field"
         )
     kind = data.pop()
     if (kind in _OF_MODELS and role != "model") or (kind == "functionResponse" and role == "model"):
-        raise Objection(f"{where}: a {kind} cannot be of the {role}")
+        raise InvalidRequest(f"{where}: a {kind} cannot be of the {role}")
     if not _BYTES.match(part.get("thoughtSignature", "")):
-        raise Objection(f"Invalid value at '{where}.thought_signature' (TYPE_BYTES)")
+        raise InvalidRequest(f"Invalid value at '{where}.thought_signature' (TYPE_BYTES)")
     if kind == "text" and not isinstance(part["text"], str):
-        raise Objection(f"Invalid value at '{where}.text' (TYPE_STRING)")
+        raise InvalidRequest(f"Invalid value at '{where}.text' (TYPE_STRING)")
     if kind == "inlineData":
         _check_blob(part["inlineData"], where)
     if kind in ("functionCall", "functionResponse"):
@@ -336,27 +340,29 @@ def _check_part(part: Any, role: str, where: str) -> None:
 def _check_blob(blob: Any, where: str) -> None:
     kind = blob.get("mimeType") or ""
     if not blob.get("data"):
-        raise Objection(f"Invalid value at '{where}.inline_data.data': it is empty")
+        raise InvalidRequest(f"Invalid value at '{where}.inline_data.data': it is empty")
     try:
         b64decode(blob["data"], validate=True)
     except ValueError:
-        raise Objection(f"Invalid value at '{where}.inline_data.data' (TYPE_BYTES)") from None
+        raise InvalidRequest(f"Invalid value at '{where}.inline_data.data' (TYPE_BYTES)") from None
     if "/" not in kind or (kind.startswith("image/") and kind not in _IMAGES):
-        raise Objection(f"Unsupported MIME type: {kind}")
+        raise InvalidRequest(f"Unsupported MIME type: {kind}")
 
 
 def _check_called(called: Any, kind: str, where: str) -> None:
     if not called.get("name"):
-        raise Objection(f"* GenerateContentRequest.{where}.{kind}.name: Name cannot be empty.")
+        raise InvalidRequest(f"* GenerateContentRequest.{where}.{kind}.name: Name cannot be empty.")
     if not _NAME.match(called["name"]):
-        raise Objection(f"* GenerateContentRequest.{where}.{kind}.name: Invalid function name.")
+        raise InvalidRequest(
+            f"* GenerateContentRequest.{where}.{kind}.name: Invalid function name."
+        )
     held = called.get("args", {}) if kind == "functionCall" else called.get("response")
     if not isinstance(held, dict):
-        raise Objection(f"Invalid value at '{where}.{kind}': an object is wanted")
+        raise InvalidRequest(f"Invalid value at '{where}.{kind}': an object is wanted")
     for part in called.get("parts", ()):
         _check_fields(part, frozenset({"inlineData"}), f"{where}.{kind}.parts")
         if not part:
-            raise Objection(f"{where}.{kind}.parts: 'data' must have one initialized field")
+            raise InvalidRequest(f"{where}.{kind}.parts: 'data' must have one initialized field")
         _check_blob(part["inlineData"], where)
 
 
@@ -374,25 +380,25 @@ def _check_turns(contents: list[Any]) -> None:
         role = content.get("role", "user")
         responses = _named(content, "functionResponse")
         if bool(responses) != bool(calls):
-            raise Objection(
+            raise InvalidRequest(
                 "Please ensure that function response turn comes immediately after a function call "
                 "turn."
             )
         if len(responses) != len(calls):
-            raise Objection(
+            raise InvalidRequest(
                 "Please ensure that the number of function response parts is equal to the number "
                 "of function call parts of the function call turn."
             )
         if Counter(responses) != Counter(calls):
-            raise Objection("the function responses are not those of the function calls")
+            raise InvalidRequest("the function responses are not those of the function calls")
         if role == previous:
-            raise Objection(
+            raise InvalidRequest(
                 "Please ensure that multiturn requests alternate between user and model."
             )
         calls = _named(content, "functionCall")
         previous = "results" if responses else role
     if previous == "model":
-        raise Objection(
+        raise InvalidRequest(
             "Please ensure that multiturn requests end with a user role or a function response."
         )
 
@@ -403,7 +409,7 @@ def _check_signatures(contents: list[Any]) -> None:
         first = next((part for part in content["parts"] if "functionCall" in part), None)
         if first is not None and not first.get("thoughtSignature"):
             name = first["functionCall"]["name"]
-            raise Objection(
+            raise InvalidRequest(
                 f"Function call is missing a thought_signature in functionCall parts: "
                 f"function call `{name}` in the {at}. content block"
             )

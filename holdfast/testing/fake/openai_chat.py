@@ -21,14 +21,13 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
-from holdfast.testing.fake.dialect import Language, Problem, Received, event
-from holdfast.testing.fake.openai_chat_rules import problem
+from holdfast.providers.json_body import JsonObject
+from holdfast.testing.fake.dialect import FakeDialect, Problem, ReceivedRequest, event
+from holdfast.testing.fake.openai_chat_rules import request_problem
 
-Json = dict[str, Any]
-
-ID: Final = "chatcmpl-fake"
-CREATED: Final = 1_760_000_000
-DONE: Final = b"data: [DONE]\n\n"
+COMPLETION_ID: Final = "chatcmpl-fake"
+CREATED_AT: Final = 1_760_000_000
+DONE_EVENT: Final = b"data: [DONE]\n\n"
 _REASONS: Final = {"interrupted": "error"}
 """Others are called as we call them."""
 _CODES: Final = {
@@ -45,7 +44,7 @@ def refusal(problem: Problem) -> bytes:
     return msgspec.json.encode({"error": _error(problem)})
 
 
-def _error(problem: Problem) -> Json:
+def _error(problem: Problem) -> JsonObject:
     code = problem.code or _CODES.get(problem.status)
     kind = "invalid_request_error" if problem.status < 500 else "server_error"
     if code == "insufficient_quota":
@@ -53,10 +52,10 @@ def _error(problem: Problem) -> Json:
     return {"message": problem.message, "type": kind, "param": None, "code": code}
 
 
-class Speaker:
+class ChatEncoder:
     """One answer, in chunks."""
 
-    def __init__(self, received: Received, usage: Usage | None) -> None:
+    def __init__(self, received: ReceivedRequest, usage: Usage | None) -> None:
         try:
             body = received.json
         except msgspec.DecodeError:
@@ -71,7 +70,7 @@ class Speaker:
     def opening(self) -> Iterable[bytes]:
         yield self._chunk({"role": "assistant", "content": ""})
 
-    def say(self, delta: Delta) -> Iterable[bytes]:
+    def encode_delta(self, delta: Delta) -> Iterable[bytes]:
         match delta:
             case TextDelta(text):
                 yield self._chunk({"content": text})
@@ -103,7 +102,7 @@ class Speaker:
     def failure(self, problem: Problem) -> Iterable[bytes]:
         yield event({"error": _error(problem)})
 
-    def _call(self, id: str, said: Json) -> bytes:
+    def _call(self, id: str, said: JsonObject) -> bytes:
         # An id may be there twice: the last that has it is being written.
         index = len(self._calls) - 1 - self._calls[::-1].index(id)
         return self._chunk({"tool_calls": [{"index": index, **said}]})
@@ -113,26 +112,26 @@ class Speaker:
         if self._counts:
             usage = _usage(finished.usage or Usage())
             yield event({**self._head(), "choices": [], "usage": usage})
-        yield DONE
+        yield DONE_EVENT
 
-    def _chunk(self, delta: Json, reason: str | None = None) -> bytes:
+    def _chunk(self, delta: JsonObject, reason: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
         chunk = {**self._head(), "choices": [choice]}
         if self._counts:
             chunk["usage"] = None
         return event(chunk)
 
-    def _head(self) -> Json:
+    def _head(self) -> JsonObject:
         return {
-            "id": ID,
+            "id": COMPLETION_ID,
             "object": "chat.completion.chunk",
-            "created": CREATED,
+            "created": CREATED_AT,
             "model": self._model,
             "system_fingerprint": None,
         }
 
 
-def _part(part: object) -> Json:
+def _part(part: object) -> JsonObject:
     match part:
         case Text(text):
             return {"content": text}
@@ -163,10 +162,10 @@ def _details(signature: str | None, metadata: Metadata | None) -> Any:
     return _kept(metadata, "reasoning_details")
 
 
-def _usage(usage: Usage) -> Json:
+def _usage(usage: Usage) -> JsonObject:
     prompt = usage.input + usage.cache_read + usage.cache_write
     read = {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write}
-    said: Json = {
+    said: JsonObject = {
         "prompt_tokens": prompt,
         "completion_tokens": usage.output,
         "total_tokens": prompt + usage.output,
@@ -178,4 +177,4 @@ def _usage(usage: Usage) -> Json:
     return said
 
 
-LANGUAGE: Final = Language(problem=problem, refusal=refusal, speaker=Speaker)
+DIALECT: Final = FakeDialect(problem=request_problem, refusal=refusal, encoder=ChatEncoder)

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
-from holdfast.testing.fake.dialect import Objection, Problem, Received
+from holdfast.providers.json_body import JsonObject
+from holdfast.testing.fake.dialect import InvalidRequest, Problem, ReceivedRequest
 
-Json: TypeAlias = Mapping[str, Any]
-
-FIELDS: Final = frozenset(
+OPENAI_FIELDS: Final = frozenset(
     {
         "audio",
         "frequency_penalty",
@@ -55,7 +54,7 @@ FIELDS: Final = frozenset(
         "web_search_options",
     }
 )
-ELSEWHERE: Final = frozenset(
+COMPATIBLE_FIELDS: Final = frozenset(
     {
         "cache_control",  # OpenRouter, as the next five
         "models",
@@ -70,44 +69,44 @@ ELSEWHERE: Final = frozenset(
 )
 """Fields of endpoints that speak like OpenAI."""
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-RANGES: Final = {
+SETTING_RANGES: Final = {
     "temperature": (0, 2),
     "top_p": (0, 1),
     "presence_penalty": (-2, 2),
     "frequency_penalty": (-2, 2),
 }
-USERS: Final = ("text", "image_url", "input_audio", "file")
-ANSWERS: Final = ("text", "refusal", "thinking")
+USER_PARTS: Final = ("text", "image_url", "input_audio", "file")
+ASSISTANT_PARTS: Final = ("text", "refusal", "thinking")
 ROLES: Final = ("developer", "system", "user", "assistant", "tool")
-IMAGE: Final = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,.|https?://")
-NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+IMAGE_URL: Final = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,.|https?://")
+TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 TOOLS_OR_EFFORT: Final = re.compile(r"gpt-(?:5\.[4-9]|[6-9])")
 """Models that have tools here only while they do not think."""
-THINKS_UNASKED: Final = re.compile(r"gpt-(?:5\.[6-9]|[6-9])")
+THINKS_BY_DEFAULT: Final = re.compile(r"gpt-(?:5\.[6-9]|[6-9])")
 """Those of them that have to be told not to."""
 SAMPLES_OR_EFFORT: Final = re.compile(r"gpt-5\.[1-4]")
 """Models that have a temperature only while they do not think."""
-MAX_ID: Final = 40
+MAX_CALL_ID: Final = 40
 
 
 def _demand(met: object, message: str, status: int = 400, code: str | None = None) -> None:
     if not met:
-        raise Objection(message, status, code)
+        raise InvalidRequest(message, status, code)
 
 
-def problem(received: Received) -> Problem | None:
+def request_problem(received: ReceivedRequest) -> Problem | None:
     """The first thing that OpenAI would object to, or None."""
     try:
         _check_head(received)
         body = _body(received)
-        for check in CHECKS:
+        for check in BODY_CHECKS:
             check(body)
-    except Objection as objection:
+    except InvalidRequest as objection:
         return objection.problem
     return None
 
 
-def _check_head(received: Received) -> None:
+def _check_head(received: ReceivedRequest) -> None:
     _demand(
         received.path.endswith("/chat/completions"),
         f"Invalid URL (POST {received.path})",
@@ -133,19 +132,19 @@ def _check_key(headers: Mapping[str, str]) -> None:
     )
 
 
-def _body(received: Received) -> Json:
+def _body(received: ReceivedRequest) -> JsonObject:
     try:
         body = received.json
     except msgspec.DecodeError as error:
-        raise Objection(f"We could not parse the JSON body of your request: {error}") from None
+        raise InvalidRequest(f"We could not parse the JSON body of your request: {error}") from None
     _demand(isinstance(body, dict), "the body is no JSON object")
     return body  # type: ignore[no-any-return]
 
 
-def _check_fields(body: Json) -> None:
+def _check_fields(body: JsonObject) -> None:
     for name in body:
         _demand(
-            name in FIELDS or name in ELSEWHERE,
+            name in OPENAI_FIELDS or name in COMPATIBLE_FIELDS,
             f"Unrecognized request argument supplied: {name}",
             code="unknown_parameter",
         )
@@ -160,8 +159,8 @@ def _check_fields(body: Json) -> None:
     _demand(body.get("n", 1) == 1, "'n' must be 1 here")
 
 
-def _check_settings(body: Json) -> None:
-    for name, (least, most) in RANGES.items():
+def _check_settings(body: JsonObject) -> None:
+    for name, (least, most) in SETTING_RANGES.items():
         value = body.get(name)
         fits = value is None or (isinstance(value, (int, float)) and least <= value <= most)
         _demand(fits, f"Invalid '{name}': expected a value between {least} and {most}")
@@ -179,13 +178,13 @@ def _check_settings(body: Json) -> None:
     )
 
 
-def _check_effort(body: Json) -> None:
+def _check_effort(body: JsonObject) -> None:
     model, effort = body["model"], body.get("reasoning_effort")
     fits = effort in EFFORTS or "reasoning_effort" not in body
     _demand(fits, f"Invalid value: {effort!r} for 'reasoning_effort'")
     thinks = effort not in (None, "none")
     if "tools" in body and TOOLS_OR_EFFORT.match(model):
-        unasked = effort is None and THINKS_UNASKED.match(model)
+        unasked = effort is None and THINKS_BY_DEFAULT.match(model)
         _demand(
             not thinks and not unasked,
             f"Function tools with reasoning_effort are not supported for {model} in "
@@ -204,7 +203,7 @@ def _check_effort(body: Json) -> None:
 # --- Tools and formats --------------------------------------------------------------------------
 
 
-def _check_tools(body: Json) -> None:
+def _check_tools(body: JsonObject) -> None:
     tools = body.get("tools")
     if tools is None:
         return
@@ -224,7 +223,7 @@ def _tool_name(tool: Any, where: str) -> str:
     _demand(isinstance(function, dict), f"Missing required parameter: '{where}.function'.")
     name = function.get("name")
     _demand(
-        isinstance(name, str) and NAME.fullmatch(name),
+        isinstance(name, str) and TOOL_NAME.fullmatch(name),
         f"Invalid '{where}.function.name': string does not match pattern",
         code="invalid_value",
     )
@@ -237,7 +236,7 @@ def _tool_name(tool: Any, where: str) -> str:
     return str(name)
 
 
-def _check_format(body: Json) -> None:
+def _check_format(body: JsonObject) -> None:
     wanted = body.get("response_format")
     if wanted is None:
         return
@@ -254,7 +253,7 @@ def _check_format(body: Json) -> None:
     form = wanted.get("json_schema") or {}
     name, schema = form.get("name"), form.get("schema")
     _demand(
-        isinstance(name, str) and NAME.fullmatch(name),
+        isinstance(name, str) and TOOL_NAME.fullmatch(name),
         "Missing required parameter: 'response_format.json_schema.name'.",
     )
     _demand(
@@ -296,7 +295,7 @@ def _check_strict(schema: Any, name: Any) -> None:
 # --- The conversation ---------------------------------------------------------------------------
 
 
-def _check_messages(body: Json) -> None:
+def _check_messages(body: JsonObject) -> None:
     messages = body.get("messages")
     _demand(isinstance(messages, list) and messages, "[] is too short - 'messages'")
     owed: list[str] = []
@@ -316,11 +315,13 @@ def _check_messages(body: Json) -> None:
         if role == "assistant":
             owed = _check_answer(message, where)
         else:
-            _check_content(message.get("content"), where, USERS if role == "user" else ("text",))
+            _check_content(
+                message.get("content"), where, USER_PARTS if role == "user" else ("text",)
+            )
     _demand(not owed, f"tool_call_ids did not have response messages: {', '.join(owed)}")
 
 
-def _check_result(message: Json, where: str, owed: list[str]) -> None:
+def _check_result(message: JsonObject, where: str, owed: list[str]) -> None:
     id = message.get("tool_call_id")
     _demand(
         id in owed,
@@ -331,14 +332,14 @@ def _check_result(message: Json, where: str, owed: list[str]) -> None:
     _check_content(message.get("content"), where, ("text",))
 
 
-def _check_answer(message: Json, where: str) -> list[str]:
+def _check_answer(message: JsonObject, where: str) -> list[str]:
     """The ids of its calls."""
     calls = message.get("tool_calls")
     content = message.get("content")
     _demand(calls is None or calls, f"Invalid '{where}.tool_calls': empty array")
     _demand(content is not None or calls, f"Invalid value for '{where}.content': got null")
     if content is not None:
-        _check_content(content, where, ANSWERS)
+        _check_content(content, where, ASSISTANT_PARTS)
     ids = [_call_id(call, f"{where}.tool_calls[{at}]") for at, call in enumerate(calls or ())]
     for id in ids:
         _demand(ids.count(id) == 1, f"Duplicate value for 'tool_call_id' of {id!r}")
@@ -350,8 +351,9 @@ def _call_id(call: Any, where: str) -> str:
     id, function = call.get("id"), call.get("function")
     _demand(isinstance(id, str) and id, f"Missing required parameter: '{where}.id'.")
     _demand(
-        len(str(id)) <= MAX_ID,
-        f"Invalid '{where}.id': string too long. Expected a string with maximum length {MAX_ID}",
+        len(str(id)) <= MAX_CALL_ID,
+        f"Invalid '{where}.id': string too long. "
+        f"Expected a string with maximum length {MAX_CALL_ID}",
         code="string_above_max_length",
     )
     _demand(
@@ -361,7 +363,7 @@ def _call_id(call: Any, where: str) -> str:
         f"Missing required parameter: '{where}.function.arguments'.",
     )
     _demand(
-        NAME.fullmatch(function["name"]),
+        TOOL_NAME.fullmatch(function["name"]),
         f"Invalid '{where}.function.name': string does not match pattern",
         code="invalid_value",
     )
@@ -380,11 +382,11 @@ def _check_content(content: Any, where: str, kinds: tuple[str, ...]) -> None:
         if kind == "image_url":
             url = part["image_url"].get("url", "")
             _demand(
-                IMAGE.match(url), f"Invalid '{at_part}.image_url.url'", code="invalid_image_url"
+                IMAGE_URL.match(url), f"Invalid '{at_part}.image_url.url'", code="invalid_image_url"
             )
 
 
-CHECKS: Final[tuple[Callable[[Json], None], ...]] = (
+BODY_CHECKS: Final[tuple[Callable[[JsonObject], None], ...]] = (
     _check_fields,
     _check_settings,
     _check_messages,

@@ -38,20 +38,19 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
-from holdfast.testing.fake.dialect import Language, Problem, Received, event
-from holdfast.testing.fake.openai_responses_rules import Memory, problem
+from holdfast.providers.json_body import JsonObject
+from holdfast.testing.fake.dialect import FakeDialect, Problem, ReceivedRequest, event
+from holdfast.testing.fake.openai_responses_rules import ResponseMemory, request_problem
 
-Json = dict[str, Any]
-
-CREATED: Final = 1_760_000_000
-ITEMS: Final = {
+CREATED_AT: Final = 1_760_000_000
+PROVIDER_TOOL_ITEMS: Final = {
     "web_search": "web_search_call",
     "code_execution": "code_interpreter_call",
     "file_search": "file_search_call",
     "image_generation": "image_generation_call",
 }
 """Tools that the provider runs, with their items. Others are of an MCP server."""
-PREFIXES: Final = {
+ID_PREFIXES: Final = {
     "message": "msg",
     "reasoning": "rs",
     "function_call": "fc",
@@ -61,14 +60,14 @@ PREFIXES: Final = {
     "image_generation_call": "ig",
     "mcp_call": "mcp",
 }
-STEPS: Final = {
+PROGRESS_EVENTS: Final = {
     "web_search_call": ("in_progress", "searching", "completed"),
     "file_search_call": ("in_progress", "searching", "completed"),
     "code_interpreter_call": ("in_progress", "interpreting", "completed"),
     "image_generation_call": ("in_progress", "generating", "completed"),
     "mcp_call": ("in_progress", "completed"),
 }
-WORDS: Final = {
+CODES_BY_STATUS: Final = {
     401: "invalid_api_key",
     404: "model_not_found",
     429: "rate_limit_exceeded",
@@ -77,11 +76,11 @@ WORDS: Final = {
     529: "server_is_overloaded",
 }
 """Codes that go with a status."""
-CUTS: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
+INCOMPLETE_REASONS: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
 def refusal(problem: Problem) -> bytes:
-    code = problem.code or WORDS.get(problem.status)
+    code = problem.code or CODES_BY_STATUS.get(problem.status)
     kind = "invalid_request_error" if problem.status < 500 else "server_error"
     kind = "insufficient_quota" if code == "insufficient_quota" else kind
     error = {"message": problem.message, "type": kind, "param": None, "code": code}
@@ -91,7 +90,7 @@ def refusal(problem: Problem) -> bytes:
 class _Call:
     """A call that is being written."""
 
-    def __init__(self, item: Json, at: int, tool: str) -> None:
+    def __init__(self, item: JsonObject, at: int, tool: str) -> None:
         self.item = item
         self.at = at
         self.tool = tool
@@ -103,21 +102,23 @@ class _Call:
         return "".join(self.pieces)
 
 
-class Speaker:
+class ResponsesEncoder:
     """One answer, item by item."""
 
-    def __init__(self, memory: Memory, received: Received, usage: Usage | None) -> None:
+    def __init__(
+        self, memory: ResponseMemory, received: ReceivedRequest, usage: Usage | None
+    ) -> None:
         try:
             body = received.json
         except msgspec.DecodeError:
             body = {}
-        self._body: Json = body if isinstance(body, dict) else {}
+        self._body: JsonObject = body if isinstance(body, dict) else {}
         self._memory = memory
         self._key = blake2b(received.body, digest_size=6).hexdigest()
         """Part of every id: the same for the same request."""
         self._number = 0
-        self._output: list[Json] = []
-        self._open: Json | None = None
+        self._output: list[JsonObject] = []
+        self._open: JsonObject | None = None
         """The message or reasoning that is being said."""
         self._newline = ""
         """Half of a blank line, as long as nobody knows what comes next."""
@@ -132,7 +133,7 @@ class Speaker:
         yield self._event("response.in_progress", response=self._response("in_progress"))
 
     def failure(self, problem: Problem) -> Iterable[bytes]:
-        code = problem.code or WORDS.get(problem.status, "server_error")
+        code = problem.code or CODES_BY_STATUS.get(problem.status, "server_error")
         error = {"code": code, "message": problem.message}
         yield self._event("error", **error, param=None)
         failed = {**self._response("failed"), "error": error}
@@ -142,12 +143,12 @@ class Speaker:
         self._number += 1
         return event({"type": name, "sequence_number": self._number - 1, **fields}, name)
 
-    def _response(self, status: str, usage: Json | None = None) -> Json:
+    def _response(self, status: str, usage: JsonObject | None = None) -> JsonObject:
         body = self._body
         return {
             "id": f"resp_{self._key}",
             "object": "response",
-            "created_at": CREATED,
+            "created_at": CREATED_AT,
             "status": status,
             "error": None,
             "incomplete_details": None,
@@ -172,7 +173,7 @@ class Speaker:
         yield from self._close()
         for call in list(self._calls.values()):  # cut off in the middle
             yield from self._done(call, "incomplete")
-        cut = CUTS.get(finished.finish)
+        cut = INCOMPLETE_REASONS.get(finished.finish)
         status = "incomplete" if cut else "completed"
         response = self._response(status, _usage(finished.usage or Usage()))
         if cut:
@@ -190,7 +191,7 @@ class Speaker:
 
     # --- what is said ---
 
-    def say(self, delta: Delta) -> Iterable[bytes]:
+    def encode_delta(self, delta: Delta) -> Iterable[bytes]:
         match delta:
             case TextDelta(text):
                 yield from self._text(text)
@@ -222,9 +223,9 @@ class Speaker:
                 yield from self._think(text)
                 yield from self._end_part(signature, metadata)
             case ToolCall(id, tool, arguments, metadata=metadata):
-                yield from self.say(CallStarted(id, tool, part.provider_executed))
-                yield from self.say(ArgumentsDelta(id, arguments))
-                yield from self.say(CallEnded(id, metadata))
+                yield from self.encode_delta(CallStarted(id, tool, part.provider_executed))
+                yield from self.encode_delta(ArgumentsDelta(id, arguments))
+                yield from self.encode_delta(CallEnded(id, metadata))
             case ToolResult():
                 if self._ran is not None:
                     self._ran.result = part
@@ -234,14 +235,16 @@ class Speaker:
             case File(media_type=media_type, data=bytes(data)):
                 picture = {"result": b64encode(data).decode(), "status": "completed"}
                 picture["output_format"] = media_type.partition("/")[2]
-                yield from self.say(CallStarted(f"ig_{self._key}", "image_generation", True))
-                yield from self.say(CallEnded(f"ig_{self._key}", {"": {"item": picture}}))
+                yield from self.encode_delta(
+                    CallStarted(f"ig_{self._key}", "image_generation", True)
+                )
+                yield from self.encode_delta(CallEnded(f"ig_{self._key}", {"": {"item": picture}}))
             case _:
                 raise TypeError(f"this protocol has no form for {part!r}")
 
     # --- messages and reasoning ---
 
-    def _begin(self, item: Json) -> Iterator[bytes]:
+    def _begin(self, item: JsonObject) -> Iterator[bytes]:
         """From here on an item of this type is said."""
         if self._open is not None and self._open["type"] == item["type"]:
             return
@@ -255,7 +258,7 @@ class Speaker:
         return len(self._output) - 1
 
     def _id(self, type: str) -> str:
-        return f"{PREFIXES[type]}_{self._key}_{len(self._output)}"
+        return f"{ID_PREFIXES[type]}_{self._key}_{len(self._output)}"
 
     def _text(self, text: str) -> Iterator[bytes]:
         message = {"type": "message", "role": "assistant", "status": "in_progress", "content": []}
@@ -277,7 +280,7 @@ class Speaker:
         yield from self._text("")
         assert self._open is not None
         part = self._open["content"][-1]
-        cited: Json = {"type": "url_citation", "url": url, "title": title}
+        cited: JsonObject = {"type": "url_citation", "url": url, "title": title}
         cited |= {"start_index": 0, "end_index": len(part["text"])}
         part["annotations"].append(cited)
         number = len(part["annotations"]) - 1
@@ -308,7 +311,7 @@ class Speaker:
         where["summary_index"] = len(self._open["summary"]) - 1
         return self._event(f"response.reasoning_summary_{name}", **where, **fields)
 
-    def _end_summary(self, summary: list[Json]) -> Iterator[bytes]:
+    def _end_summary(self, summary: list[JsonObject]) -> Iterator[bytes]:
         yield self._summary("text.done", text=summary[-1]["text"])
         yield self._summary("part.done", part=dict(summary[-1]))
 
@@ -350,8 +353,8 @@ class Speaker:
         yield from self._close()
         type = "function_call"
         if started.provider_executed:
-            type = ITEMS.get(started.tool, "mcp_call")
-        item: Json = {"id": self._id(type), "type": type, "status": "in_progress"}
+            type = PROVIDER_TOOL_ITEMS.get(started.tool, "mcp_call")
+        item: JsonObject = {"id": self._id(type), "type": type, "status": "in_progress"}
         if started.provider_executed:
             item = {**item, **_CALLED.get(type, {})}
             item |= {"name": started.tool, "server_label": "fake"} if type == "mcp_call" else {}
@@ -371,7 +374,7 @@ class Speaker:
     def _about(self, call: _Call, name: str, **fields: Any) -> bytes:
         return self._event(name, item_id=call.item["id"], output_index=call.at, **fields)
 
-    def _end_call(self, call_id: str, kept: Json) -> Iterator[bytes]:
+    def _end_call(self, call_id: str, kept: JsonObject) -> Iterator[bytes]:
         call = self._calls[call_id]
         call.item |= kept
         if call.item["type"] == "function_call":
@@ -399,7 +402,7 @@ class Speaker:
             return
         item = call.item
         _fill(item, call)
-        for step in STEPS[item["type"]]:
+        for step in PROGRESS_EVENTS[item["type"]]:
             yield self._about(call, f"response.{item['type']}.{step}")
             if item["type"] == "code_interpreter_call" and step == "in_progress":
                 name = "response.code_interpreter_call_code"
@@ -408,7 +411,7 @@ class Speaker:
         yield self._event("response.output_item.done", output_index=call.at, item=item)
 
 
-_CALLED: Final[dict[str, Json]] = {
+_CALLED: Final[dict[str, JsonObject]] = {
     "web_search_call": {"action": {"type": "search", "query": ""}},
     "code_interpreter_call": {"code": "", "container_id": "cntr_fake", "outputs": None},
     "file_search_call": {"queries": [], "results": None},
@@ -417,7 +420,7 @@ _CALLED: Final[dict[str, Json]] = {
 }
 
 
-def _fill(item: Json, call: _Call) -> None:
+def _fill(item: JsonObject, call: _Call) -> None:
     """What a call's item says when it is over: how it was called, and what came of it."""
     try:
         arguments = msgspec.json.decode(call.arguments or "{}")
@@ -439,14 +442,14 @@ def _fill(item: Json, call: _Call) -> None:
             item |= {key: value for key, value in arguments.items() if key in item}
 
 
-def _kept(metadata: Metadata | None) -> Json:
+def _kept(metadata: Metadata | None) -> JsonObject:
     for kept in (metadata or {}).values():
         if isinstance(kept, dict) and isinstance(kept.get("item"), dict):
             return dict(kept["item"])
     return {}
 
 
-def _usage(usage: Usage) -> Json:
+def _usage(usage: Usage) -> JsonObject:
     read, written = usage.cache_read, usage.cache_write
     return {
         "input_tokens": usage.input + read + written,
@@ -457,14 +460,14 @@ def _usage(usage: Usage) -> Json:
     }
 
 
-def language() -> Language:
+def new_dialect() -> FakeDialect:
     """The language of one fake, with its memory."""
-    memory = Memory()
-    return Language(
-        problem=partial(problem, memory=memory),
+    memory = ResponseMemory()
+    return FakeDialect(
+        problem=partial(request_problem, memory=memory),
         refusal=refusal,
-        speaker=partial(Speaker, memory),
+        encoder=partial(ResponsesEncoder, memory),
     )
 
 
-LANGUAGE: Final = language
+DIALECT: Final = new_dialect

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
-from holdfast.testing.fake.dialect import Objection, Problem, Received
+from holdfast.providers.json_body import JsonObject
+from holdfast.testing.fake.dialect import InvalidRequest, Problem, ReceivedRequest
 
-Json: TypeAlias = Mapping[str, Any]
-
-FIELDS: Final = frozenset(
+BODY_FIELDS: Final = frozenset(
     {
         "background",
         "context_management",
@@ -46,7 +45,7 @@ FIELDS: Final = frozenset(
         "user",
     }
 )
-INCLUDES: Final = frozenset(
+INCLUDE_VALUES: Final = frozenset(
     {
         "code_interpreter_call.outputs",
         "computer_call_output.output.image_url",
@@ -59,7 +58,7 @@ INCLUDES: Final = frozenset(
     }
 )
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
+REQUIRED_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "apply_patch_call": ("call_id", "operation", "status"),
     "apply_patch_call_output": ("call_id", "status"),
     "code_interpreter_call": ("id", "code", "container_id", "outputs", "status"),
@@ -83,40 +82,42 @@ NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "web_search_call": ("id", "action", "status"),
 }
 """Items that may be sent, with what they have to have."""
-NOT_NULL: Final = ("message", "reasoning", "function_call")
-PREFIXES: Final = {"message": "msg", "reasoning": "rs", "function_call": "fc"}
-CALLS: Final = frozenset(kind for kind in NEEDS if f"{kind}_output" in NEEDS)
-RICH: Final = ("function_call_output", "custom_tool_call_output")
+ITEMS_WITHOUT_NULLS: Final = ("message", "reasoning", "function_call")
+ID_PREFIXES: Final = {"message": "msg", "reasoning": "rs", "function_call": "fc"}
+CALLS_WITH_OUTPUT: Final = frozenset(
+    kind for kind in REQUIRED_FIELDS if f"{kind}_output" in REQUIRED_FIELDS
+)
+CONTENT_OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
 """Outputs that may be more than text."""
-CONTENT: Final = {
+CONTENT_TYPES: Final = {
     "user": ("input_text", "input_image", "input_file"),
     "system": ("input_text", "input_image", "input_file"),
     "developer": ("input_text", "input_image", "input_file"),
     "assistant": ("output_text", "refusal"),
 }
-IMAGE: Final = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,.|https?://")
-NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+IMAGE_URL: Final = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,.|https?://")
+TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 SAMPLES_OR_EFFORT: Final = re.compile(r"gpt-5\.[1-4]")
 """Models that have a temperature only while they do not think."""
-THOUGHTLESS: Final = re.compile(r"gpt-4|gpt-3\.5|chatgpt")
+NON_REASONING_MODELS: Final = re.compile(r"gpt-4|gpt-3\.5|chatgpt")
 """Models that do not think."""
-NOT_AT_MINIMAL: Final = frozenset(
+TOOLS_REFUSED_AT_MINIMAL: Final = frozenset(
     {"code_interpreter", "file_search", "image_generation", "web_search", "web_search_preview"}
 )
-NOT_AT_THE_ROOT: Final = ("oneOf", "anyOf", "allOf", "enum", "not")
-MAX_ID: Final = 64
+KEYWORDS_REFUSED_AT_ROOT: Final = ("oneOf", "anyOf", "allOf", "enum", "not")
+MAX_ID_LENGTH: Final = 64
 
 
-class Memory:
+class ResponseMemory:
     """What the fake has said: the provider knows its own items, and what it was told to store."""
 
     def __init__(self) -> None:
-        self.stored: dict[str, list[Json]] = {}
+        self.stored: dict[str, list[JsonObject]] = {}
         """By the id of a response: all that came before its end, the response included."""
         self.led_by: dict[str, str] = {}
         """By the id of an item: the reasoning that stood directly before it."""
 
-    def context(self, body: Json) -> list[Json]:
+    def context(self, body: JsonObject) -> list[JsonObject]:
         """What the model is given to read."""
         given = body["input"]
         if isinstance(given, str):
@@ -127,54 +128,54 @@ class Memory:
 
 def _need(holds: object, message: str, code: str | None = None) -> None:
     if not holds:
-        raise Objection(message, code=code)
+        raise InvalidRequest(message, code=code)
 
 
-def problem(received: Received, memory: Memory) -> Problem | None:
+def request_problem(received: ReceivedRequest, memory: ResponseMemory) -> Problem | None:
     try:
         _check_head(received)
         body = _body(received)
-        for check in CHECKS:
+        for check in BODY_CHECKS:
             check(body)
         _check_link(body, memory)
         _check_order(body, memory)
-    except Objection as objection:
+    except InvalidRequest as objection:
         return objection.problem
     return None
 
 
-def _check_head(received: Received) -> None:
+def _check_head(received: ReceivedRequest) -> None:
     if not received.path.endswith("/responses"):
-        raise Objection(f"Invalid URL (POST {received.path})", 404)
+        raise InvalidRequest(f"Invalid URL (POST {received.path})", 404)
     key = received.headers.get("api-key") or received.headers.get("Authorization", "")
     if not key.removeprefix("Bearer ").strip():
-        raise Objection("You didn't provide an API key.", 401, "invalid_api_key")
+        raise InvalidRequest("You didn't provide an API key.", 401, "invalid_api_key")
 
 
-def _body(received: Received) -> dict[str, Any]:
+def _body(received: ReceivedRequest) -> dict[str, Any]:
     try:
         body = received.json
     except msgspec.DecodeError as error:
-        raise Objection(f"We could not parse the JSON body of your request: {error}") from None
+        raise InvalidRequest(f"We could not parse the JSON body of your request: {error}") from None
     if not isinstance(body, dict):
-        raise Objection("The body of a request has to be a JSON object.")
+        raise InvalidRequest("The body of a request has to be a JSON object.")
     return body
 
 
 # --- Fields -------------------------------------------------------------------------------------
 
 
-def _check_fields(body: Json) -> None:
+def _check_fields(body: JsonObject) -> None:
     for name in body:
-        _need(name in FIELDS, f"Unknown parameter: '{name}'.", "unknown_parameter")
+        _need(name in BODY_FIELDS, f"Unknown parameter: '{name}'.", "unknown_parameter")
     for name in ("model", "input"):
         missing = f"Missing required parameter: '{name}'."
         _need(body.get(name) is not None, missing, "missing_required_parameter")
     _need(body.get("stream") is True, "This fake only streams: set 'stream' to true.")
     for name in body.get("include") or ():
-        _need(name in INCLUDES, f"Invalid value: '{name}' for 'include'.", "invalid_value")
+        _need(name in INCLUDE_VALUES, f"Invalid value: '{name}' for 'include'.", "invalid_value")
     key = body.get("prompt_cache_key")
-    _need(key is None or len(key) <= MAX_ID, "Invalid 'prompt_cache_key': string too long.")
+    _need(key is None or len(key) <= MAX_ID_LENGTH, "Invalid 'prompt_cache_key': string too long.")
     tokens = body.get("max_output_tokens")
     low = "Invalid 'max_output_tokens': integer below minimum value."
     _need(tokens is None or tokens >= 16, low, "integer_below_min_value")
@@ -184,7 +185,7 @@ def _check_fields(body: Json) -> None:
         _need(fits, f"Invalid '{name}': decimal above maximum value.", "decimal_above_max_value")
 
 
-def _check_reasoning(body: Json) -> None:
+def _check_reasoning(body: JsonObject) -> None:
     given = body.get("reasoning") or {}
     for name in given:
         known = name in ("effort", "summary", "context", "mode", "generate_summary")
@@ -197,15 +198,17 @@ def _check_reasoning(body: Json) -> None:
             said = f"Unsupported parameter: '{name}' is not supported with this model."
             _need(name not in body, said, "unsupported_parameter")
     if effort == "minimal":
-        tools = {str(tool.get("type")) for tool in body.get("tools") or ()} & NOT_AT_MINIMAL
+        tools = {
+            str(tool.get("type")) for tool in body.get("tools") or ()
+        } & TOOLS_REFUSED_AT_MINIMAL
         names = ", ".join(sorted(tools))
         said = f"The following tools cannot be used with reasoning.effort 'minimal': {names}."
         _need(not tools, said)
-    if THOUGHTLESS.match(str(body["model"])):
+    if NON_REASONING_MODELS.match(str(body["model"])):
         _check_thoughtless(body)
 
 
-def _check_thoughtless(body: Json) -> None:
+def _check_thoughtless(body: JsonObject) -> None:
     asked = "reasoning.encrypted_content" in (body.get("include") or ())
     _need(not asked, "Encrypted content is not supported with this model.")
     given = body["input"] if isinstance(body["input"], list) else []
@@ -217,7 +220,7 @@ def _check_thoughtless(body: Json) -> None:
     )
 
 
-def _check_tools(body: Json) -> None:
+def _check_tools(body: JsonObject) -> None:
     names: set[str] = set()
     for at, tool in enumerate(body.get("tools") or ()):
         kind = tool.get("type")
@@ -226,7 +229,7 @@ def _check_tools(body: Json) -> None:
             continue
         name = tool.get("name") or ""
         invalid = f"Invalid 'tools[{at}].name': string does not match pattern."
-        _need(NAME.fullmatch(name), invalid, "invalid_value")
+        _need(TOOL_NAME.fullmatch(name), invalid, "invalid_value")
         _need(name not in names, f"Duplicate tool name: '{name}'.")
         names.add(name)
         schema = tool.get("parameters")
@@ -234,12 +237,12 @@ def _check_tools(body: Json) -> None:
             _check_schema(f"function '{name}'", schema, tool.get("strict", True))
 
 
-def _check_text(body: Json) -> None:
+def _check_text(body: JsonObject) -> None:
     given = (body.get("text") or {}).get("format") or {"type": "text"}
     _need(given.get("type") in ("text", "json_object", "json_schema"), "Invalid 'text.format'.")
     if given["type"] == "json_schema":
         name = given.get("name") or ""
-        _need(NAME.fullmatch(name), "Invalid 'text.format.name'.", "invalid_value")
+        _need(TOOL_NAME.fullmatch(name), "Invalid 'text.format.name'.", "invalid_value")
         _check_schema(f"response_format '{name}'", given.get("schema"), given.get("strict"))
 
 
@@ -250,9 +253,9 @@ def _check_schema(about: str, schema: Any, strict: object) -> None:
     _need(fits, f"{invalid}schema must be a JSON Schema of 'type: \"object\"'.", code)
     _need("properties" in schema, f"{invalid}object schema missing properties.", code)
     if about.startswith("function"):
-        forbidden = "/".join(f"'{word}'" for word in NOT_AT_THE_ROOT)
+        forbidden = "/".join(f"'{word}'" for word in KEYWORDS_REFUSED_AT_ROOT)
         said = f"{invalid}schema must have type 'object' and not have {forbidden} at the top level."
-        _need(not set(NOT_AT_THE_ROOT) & schema.keys(), said, code)
+        _need(not set(KEYWORDS_REFUSED_AT_ROOT) & schema.keys(), said, code)
     if not strict:
         return
     _need("anyOf" not in schema, f"{invalid}'anyOf' is not permitted at the root.", code)
@@ -265,7 +268,9 @@ def _check_schema(about: str, schema: Any, strict: object) -> None:
         _need(set(inner.get("required") or ()) == names, said, code)
 
 
-def _objects(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Json]]:
+def _objects(
+    schema: Any, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], JsonObject]]:
     """All schemas of objects inside of a schema."""
     if isinstance(schema, dict):
         if schema.get("type") == "object":
@@ -280,7 +285,7 @@ def _objects(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
 # --- Items --------------------------------------------------------------------------------------
 
 
-def _check_items(body: Json) -> None:
+def _check_items(body: JsonObject) -> None:
     given = body["input"]
     if isinstance(given, str):
         return
@@ -288,45 +293,47 @@ def _check_items(body: Json) -> None:
     for at, item in enumerate(given):
         where = f"input[{at}]"
         kind = str(item.get("type") or ("message" if "role" in item else None))
-        _need(kind in NEEDS, f"Invalid value: '{kind}' for '{where}.type'.", "invalid_value")
-        for name in NEEDS[kind]:
+        _need(
+            kind in REQUIRED_FIELDS, f"Invalid value: '{kind}' for '{where}.type'.", "invalid_value"
+        )
+        for name in REQUIRED_FIELDS[kind]:
             missing = f"Missing required parameter: '{where}.{name}'."
             _need(name in item, missing, "missing_required_parameter")
         unknown = f"Unknown parameter: '{where}.created_by'."
         _need("created_by" not in item, unknown, "unknown_parameter")
-        if kind in NOT_NULL:
+        if kind in ITEMS_WITHOUT_NULLS:
             for name, value in item.items():
                 got = f"Invalid type for '{where}.{name}': got null instead."
                 _need(value is not None, got, "invalid_type")
         _check_ids(where, kind, item)
         if kind == "message":
             _check_message(where, item)
-        elif kind in RICH and isinstance(item["output"], list):
-            _check_content(f"{where}.output", item["output"], CONTENT["user"])
+        elif kind in CONTENT_OUTPUTS and isinstance(item["output"], list):
+            _check_content(f"{where}.output", item["output"], CONTENT_TYPES["user"])
 
 
-def _check_ids(where: str, kind: str, item: Json) -> None:
+def _check_ids(where: str, kind: str, item: JsonObject) -> None:
     id = item.get("id")
-    prefix = PREFIXES.get(kind, "")
+    prefix = ID_PREFIXES.get(kind, "")
     if id is not None:
         begins = f"Invalid '{where}.id': '{id}'. Expected an ID that begins with '{prefix}'."
         _need(id.startswith(prefix), begins, "invalid_value")
     call_id = item.get("call_id")
-    fits = call_id is None or 0 < len(call_id) <= MAX_ID
+    fits = call_id is None or 0 < len(call_id) <= MAX_ID_LENGTH
     _need(fits, f"Invalid '{where}.call_id': string too long.", "string_above_max_length")
     for name in ("arguments", "name"):
         value = item.get(name, "")
         _need(isinstance(value, str), f"Invalid type for '{where}.{name}'.", "invalid_type")
     if kind == "function_call":
         invalid = f"Invalid '{where}.name': string does not match pattern."
-        _need(NAME.fullmatch(item["name"]), invalid, "invalid_value")
+        _need(TOOL_NAME.fullmatch(item["name"]), invalid, "invalid_value")
 
 
-def _check_message(where: str, item: Json) -> None:
+def _check_message(where: str, item: JsonObject) -> None:
     role = item["role"]
-    _need(role in CONTENT, f"Invalid value: '{role}' for '{where}.role'.", "invalid_value")
+    _need(role in CONTENT_TYPES, f"Invalid value: '{role}' for '{where}.role'.", "invalid_value")
     if not isinstance(item["content"], str):
-        _check_content(f"{where}.content", item["content"], CONTENT[role])
+        _check_content(f"{where}.content", item["content"], CONTENT_TYPES[role])
     if role == "assistant" and "id" in item:
         for content in item["content"]:
             told = content["type"] == "refusal" or "annotations" in content
@@ -341,7 +348,7 @@ def _check_content(where: str, content: Any, kinds: Sequence[str]) -> None:
         invalid = f"Invalid value: '{kind}' for '{where}[{at}].type'. Supported values: {known}."
         _need(kind in kinds, invalid, "invalid_value")
         said = {
-            "input_image": IMAGE.match(part.get("image_url") or "") or part.get("file_id"),
+            "input_image": IMAGE_URL.match(part.get("image_url") or "") or part.get("file_id"),
             "input_file": (part.get("file_data") and part.get("filename"))
             or part.get("file_url")
             or part.get("file_id"),
@@ -353,14 +360,14 @@ def _check_content(where: str, content: Any, kinds: Sequence[str]) -> None:
 # --- What belongs together ----------------------------------------------------------------------
 
 
-def _check_link(body: Json, memory: Memory) -> None:
+def _check_link(body: JsonObject, memory: ResponseMemory) -> None:
     id = body.get("previous_response_id")
     if id is not None and id not in memory.stored:
         missing = f"Previous response with id '{id}' not found."
-        raise Objection(missing, 400, "previous_response_not_found")
+        raise InvalidRequest(missing, 400, "previous_response_not_found")
 
 
-def _check_order(body: Json, memory: Memory) -> None:
+def _check_order(body: JsonObject, memory: ResponseMemory) -> None:
     items = memory.context(body)
     ids = [item["id"] for item in items if item.get("id")]
     for id in ids:
@@ -380,7 +387,9 @@ def _check_order(body: Json, memory: Memory) -> None:
             _need(fits, f"{said}'reasoning' item: '{led_by}'.")
 
 
-def _check_thought(items: Sequence[Json], at: int, body: Json, memory: Memory) -> None:
+def _check_thought(
+    items: Sequence[JsonObject], at: int, body: JsonObject, memory: ResponseMemory
+) -> None:
     item = items[at]
     id = item["id"]
     if not item.get("encrypted_content") and not item.get("content"):
@@ -400,18 +409,18 @@ def _check_thought(items: Sequence[Json], at: int, body: Json, memory: Memory) -
     _need(spoke and not answered, said)
 
 
-def _check_pairs(items: Sequence[Json]) -> None:
+def _check_pairs(items: Sequence[JsonObject]) -> None:
     """Every call has one output behind it, and every output a call before it."""
     waiting: set[str] = set()
     called: set[str] = set()
     for item in items:
         kind = str(item.get("type"))
         id = item.get("call_id") or item.get("id") or ""
-        if kind in CALLS:
+        if kind in CALLS_WITH_OUTPUT:
             _need(id not in called, f"Duplicate function call with call_id {id}.")
             called.add(id)
             waiting.add(id)
-        elif kind.removesuffix("_output") in CALLS:
+        elif kind.removesuffix("_output") in CALLS_WITH_OUTPUT:
             lost = f"No tool call found for function call output with call_id {id}."
             _need(id in called, lost)
             _need(id in waiting, f"Duplicate tool output for function call {id}.")
@@ -420,7 +429,7 @@ def _check_pairs(items: Sequence[Json]) -> None:
         _need(False, f"No tool output found for function call {id}.")
 
 
-CHECKS: Final[tuple[Callable[[Json], None], ...]] = (
+BODY_CHECKS: Final[tuple[Callable[[JsonObject], None], ...]] = (
     _check_fields,
     _check_reasoning,
     _check_tools,

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, Literal, cast, get_args
+from typing import TYPE_CHECKING, Final, cast, get_args
 from urllib.parse import parse_qsl, urlsplit
 
 import anyio
@@ -15,35 +15,34 @@ from multidict import CIMultiDict
 
 from holdfast.kernel.errors import ConfigError, ProviderError
 from holdfast.kernel.model import Delta, Finished
+from holdfast.providers.catalog import WireProtocol
 from holdfast.testing.fake.dialect import (
+    AnswerEncoder,
     ConnectionLost,
-    Head,
-    Language,
+    FakeDialect,
     Problem,
-    Received,
-    Speaker,
+    ReceivedRequest,
+    ResponseHead,
     problem_of,
 )
 from holdfast.testing.fake.faults import (
     Dripping,
     Endless,
+    FixedResponse,
     Garbled,
-    Lost,
-    Opens,
-    Raw,
-    Respond,
+    LostConnection,
+    OpenResponse,
+    RawBytes,
     Swapped,
 )
 from holdfast.testing.fake.server import serve
-from holdfast.testing.script import Fault, Script, ScriptEnded, Turn
+from holdfast.testing.script import Fault, ScriptedTurn, ScriptEnded, ScriptPlayer
 
 if TYPE_CHECKING:
-    from holdfast.providers.http import Reply  # with it comes a client that no fake needs
+    from holdfast.providers.http import HttpResponse  # with it comes a client that no fake needs
 
-WireProtocol = Literal["anthropic", "google", "openai_chat", "openai_responses"]
-
-STREAM: Final = {"Content-Type": "text/event-stream; charset=utf-8"}
-JSON: Final = {"Content-Type": "application/json"}
+STREAM_HEADERS: Final = {"Content-Type": "text/event-stream; charset=utf-8"}
+JSON_HEADERS: Final = {"Content-Type": "application/json"}
 
 
 class FakeProvider:
@@ -56,9 +55,9 @@ class FakeProvider:
     def __init__(
         self,
         protocol: WireProtocol,
-        script: Sequence[Turn] = (),
+        script: Sequence[ScriptedTurn] = (),
         *,
-        default: Turn | None = None,
+        default: ScriptedTurn | None = None,
         check: bool = True,
     ) -> None:
         """`check=False` accepts any request."""
@@ -66,12 +65,12 @@ class FakeProvider:
             known = ", ".join(get_args(WireProtocol))
             raise ConfigError(f"no fake speaks {protocol!r}: use one of {known}")
         module = import_module(f"holdfast.testing.fake.{protocol}")
-        language = module.LANGUAGE
+        language = module.DIALECT
         # One that remembers what it has said is made anew for each provider.
-        self._language = cast(Language, language() if callable(language) else language)
-        self._script = Script(script, default)
+        self._language = cast(FakeDialect, language() if callable(language) else language)
+        self._script = ScriptPlayer(script, default)
         self._check = check
-        self.requests: list[Received] = []
+        self.requests: list[ReceivedRequest] = []
         """Every request so far, including refused ones."""
         self.problems: list[Problem] = []
         """The problems of the refused requests."""
@@ -85,7 +84,7 @@ class FakeProvider:
 
     def post(
         self, url: str, headers: Mapping[str, str], body: bytes
-    ) -> AbstractAsyncContextManager[Reply]:
+    ) -> AbstractAsyncContextManager[HttpResponse]:
         return self._post(url, headers, body)
 
     def serve(self) -> AbstractAsyncContextManager[str]:
@@ -95,22 +94,22 @@ class FakeProvider:
     @asynccontextmanager
     async def _post(
         self, url: str, headers: Mapping[str, str], body: bytes
-    ) -> AsyncIterator[Reply]:
+    ) -> AsyncIterator[HttpResponse]:
         await anyio.lowlevel.checkpoint()
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query))
-        exchange = self.exchange(Received(parts.path, query, CIMultiDict(headers), body))
+        exchange = self.exchange(ReceivedRequest(parts.path, query, CIMultiDict(headers), body))
         try:
             try:
                 head = await anext(exchange)
             except ConnectionLost:
                 raise ProviderError("the connection was lost", kind="network") from None
-            assert isinstance(head, Head)
+            assert isinstance(head, ResponseHead)
             yield _Reply(head, exchange)
         finally:
             await exchange.aclose()
 
-    async def exchange(self, received: Received) -> AsyncGenerator[Head | bytes]:
+    async def exchange(self, received: ReceivedRequest) -> AsyncGenerator[ResponseHead | bytes]:
         """Answer one request: the head first, then the body as it goes out."""
         self.requests.append(received)
         self.open += 1
@@ -126,7 +125,7 @@ class FakeProvider:
         finally:
             self.open -= 1
 
-    async def _answer(self, received: Received) -> AsyncGenerator[Head | bytes]:
+    async def _answer(self, received: ReceivedRequest) -> AsyncGenerator[ResponseHead | bytes]:
         try:
             steps = self._script.steps(self._script.take(), received)
         except ScriptEnded as error:
@@ -134,10 +133,10 @@ class FakeProvider:
                 yield piece
             return
         usage = next((step.usage for step in steps if isinstance(step, Finished)), None)
-        playing = _Playing(self._language.speaker(received, usage))
+        playing = _Playing(self._language.encoder(received, usage))
         for step in steps:
-            if isinstance(step, Respond):
-                yield Head(step.status, step.headers)
+            if isinstance(step, FixedResponse):
+                yield ResponseHead(step.status, step.headers)
                 yield step.body
                 return
             if callable(step):
@@ -153,9 +152,9 @@ class FakeProvider:
         async for piece in playing.finish():
             yield piece
 
-    def _fail(self, playing: _Playing, error: ProviderError) -> list[Head | bytes]:
+    def _fail(self, playing: _Playing, error: ProviderError) -> list[ResponseHead | bytes]:
         if playing.begun:
-            return [*playing.speaker.failure(problem_of(error))]
+            return [*playing.encoder.failure(problem_of(error))]
         headers = {}
         if error.retry_after is not None:
             headers["Retry-After"] = f"{error.retry_after:g}"
@@ -163,15 +162,18 @@ class FakeProvider:
             headers["X-Should-Retry"] = str(error.should_retry).lower()
         return self._refuse(problem_of(error), headers)
 
-    def _refuse(self, problem: Problem, headers: Mapping[str, str]) -> list[Head | bytes]:
-        return [Head(problem.status, {**JSON, **headers}), self._language.refusal(problem)]
+    def _refuse(self, problem: Problem, headers: Mapping[str, str]) -> list[ResponseHead | bytes]:
+        return [
+            ResponseHead(problem.status, {**JSON_HEADERS, **headers}),
+            self._language.refusal(problem),
+        ]
 
 
 class _Playing:
     """One answer as it goes out, with its faults."""
 
-    def __init__(self, speaker: Speaker) -> None:
-        self.speaker = speaker
+    def __init__(self, speaker: AnswerEncoder) -> None:
+        self.encoder = speaker
         self.begun = False
         self._garble = False
         self._swap = 0
@@ -179,18 +181,18 @@ class _Playing:
         self._held: list[bytes] = []
         self._drip: Dripping | None = None
 
-    async def take(self, step: Delta | Fault) -> AsyncGenerator[Head | bytes]:
-        if isinstance(step, Lost):
+    async def take(self, step: Delta | Fault) -> AsyncGenerator[ResponseHead | bytes]:
+        if isinstance(step, LostConnection):
             raise ConnectionLost
         if not self.begun:
             self.begun = True
-            yield Head(200, STREAM)
-            async for piece in self._send(self.speaker.opening()):
+            yield ResponseHead(200, STREAM_HEADERS)
+            async for piece in self._send(self.encoder.opening()):
                 yield piece
         match step:
-            case Opens():
+            case OpenResponse():
                 pass
-            case Raw(data):
+            case RawBytes(data):
                 async for piece in self._send([data]):
                     yield piece
             case Garbled():
@@ -201,19 +203,19 @@ class _Playing:
                 self._drip = step
             case Endless(delta, seconds):
                 while True:
-                    async for piece in self._send(self.speaker.say(delta)):
+                    async for piece in self._send(self.encoder.encode_delta(delta)):
                         yield piece
                     await anyio.sleep(seconds)
             case Fault():
                 raise TypeError(f"{step!r} is no fault of a fake provider")
             case _:
-                async for piece in self._send(self.speaker.say(step)):
+                async for piece in self._send(self.encoder.encode_delta(step)):
                     yield piece
 
-    async def finish(self) -> AsyncGenerator[Head | bytes]:
+    async def finish(self) -> AsyncGenerator[ResponseHead | bytes]:
         """The end of the body. Something is said even if the script says nothing at all."""
         if not self.begun:
-            async for piece in self.take(Opens()):
+            async for piece in self.take(OpenResponse()):
                 yield piece
         for event in self._held:
             yield event
@@ -251,7 +253,7 @@ class _Playing:
             yield event[at : at + drip.size]
 
 
-async def _call(step: object, received: Received) -> None:
+async def _call(step: object, received: ReceivedRequest) -> None:
     assert callable(step)
     done = step(received)
     if inspect.isawaitable(done):
@@ -263,7 +265,7 @@ async def _call(step: object, received: Received) -> None:
 class _Reply:
     """An answer in memory."""
 
-    def __init__(self, head: Head, exchange: AsyncGenerator[Head | bytes]) -> None:
+    def __init__(self, head: ResponseHead, exchange: AsyncGenerator[ResponseHead | bytes]) -> None:
         self.status = head.status
         self.headers: Mapping[str, str] = CIMultiDict(head.headers)
         self._exchange = exchange

@@ -13,11 +13,11 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 from multidict import CIMultiDict
 
-from holdfast.testing.fake.dialect import ConnectionLost, Head, Received
+from holdfast.testing.fake.dialect import ConnectionLost, ReceivedRequest, ResponseHead
 
-Exchange: TypeAlias = Callable[[Received], AsyncGenerator[Head | bytes]]
+Exchange: TypeAlias = Callable[[ReceivedRequest], AsyncGenerator[ResponseHead | bytes]]
 
-MAX_HEAD: Final = 64 * 1024
+MAX_HEAD_BYTES: Final = 64 * 1024
 
 
 @asynccontextmanager
@@ -64,8 +64,8 @@ async def _talk(stream: SocketStream, exchange: Exchange) -> None:
             await answering.aclose()
 
 
-async def _read(reader: BufferedByteReceiveStream) -> Received:
-    head = (await reader.receive_until(b"\r\n\r\n", MAX_HEAD)).decode("latin-1")
+async def _read(reader: BufferedByteReceiveStream) -> ReceivedRequest:
+    head = (await reader.receive_until(b"\r\n\r\n", MAX_HEAD_BYTES)).decode("latin-1")
     first, *lines = head.split("\r\n")
     target = urlsplit(first.split(" ")[1])
     headers: CIMultiDict[str] = CIMultiDict()
@@ -81,19 +81,19 @@ async def _read(reader: BufferedByteReceiveStream) -> Received:
     else:
         length = int(headers.get("Content-Length", "0"))
         body = await reader.receive_exactly(length) if length else b""
-    return Received(target.path, dict(parse_qsl(target.query)), headers, body)
+    return ReceivedRequest(target.path, dict(parse_qsl(target.query)), headers, body)
 
 
-async def _write(stream: SocketStream, answering: AsyncGenerator[Head | bytes]) -> None:
+async def _write(stream: SocketStream, answering: AsyncGenerator[ResponseHead | bytes]) -> None:
     async for piece in answering:
-        if isinstance(piece, Head):
+        if isinstance(piece, ResponseHead):
             await stream.send(_head(piece))
         elif piece:
             await stream.send(b"%x\r\n%b\r\n" % (len(piece), piece))
     await stream.send(b"0\r\n\r\n")
 
 
-def _head(head: Head) -> bytes:
+def _head(head: ResponseHead) -> bytes:
     try:
         phrase = HTTPStatus(head.status).phrase
     except ValueError:

@@ -16,7 +16,7 @@ from holdfast.kernel.messages import Message, Text, ToolResult
 from holdfast.kernel.model import Request
 from holdfast.kernel.policy import Policy, Retry
 from holdfast.kernel.stop_guard import Inject, Stopping
-from holdfast.testing import Item, call_raw, fail, finish, pause, say
+from holdfast.testing import ScriptItem, call_raw, fail, finish, pause, say
 from tests.worker.crash.play import Scenario
 from tests.worker.crash.world import (
     Person,
@@ -39,7 +39,7 @@ Act = Callable[[Person], Awaitable[None]]
 # --- What models say ------------------------------------------------------------------------------
 
 
-def call(tool: str, id: str, **arguments: object) -> Item:
+def call(tool: str, id: str, **arguments: object) -> ScriptItem:
     return call_raw(tool, json.dumps(arguments), id=id)
 
 
@@ -52,29 +52,29 @@ def is_prompt(request: Request) -> bool:
     return last(request).kind == "prompt"
 
 
-def dawdles(world: World, request: Request) -> Item:
+def dawdles(world: World, request: Request) -> ScriptItem:
     """Its answer is whole long before its stream ends."""
     said = say(f"{last(request).text}!")
     return [said, world.tokens(), finish("stop"), world.happens("whole"), pause(2)]
 
 
-def has_nothing_to_say(world: World, request: Request) -> Item:
+def has_nothing_to_say(world: World, request: Request) -> ScriptItem:
     """Until the person has paid; and that costs."""
     return world.slowly("Hello.") if world.signal("paid").is_set() else world.tokens()
 
 
-def says_hello(world: World, request: Request) -> Item:
+def says_hello(world: World, request: Request) -> ScriptItem:
     return world.slowly("Hello.")
 
 
-def repeats(world: World, request: Request) -> Item:
+def repeats(world: World, request: Request) -> ScriptItem:
     return world.slowly(f"{last(request).text}!")
 
 
 def uses(tool: str, **arguments: object) -> Turn:
     """A model that calls a tool for each prompt, and then says how it went."""
 
-    def turn(world: World, request: Request) -> Item:
+    def turn(world: World, request: Request) -> ScriptItem:
         if is_prompt(request):
             number = sum(message.kind == "prompt" for message in request.messages)
             calls = call(tool, f"{tool}-{number}", **arguments)
@@ -84,7 +84,7 @@ def uses(tool: str, **arguments: object) -> Turn:
     return turn
 
 
-def uses_several(world: World, request: Request) -> Item:
+def uses_several(world: World, request: Request) -> ScriptItem:
     if last(request).text == "Hi":
         return [
             call("add", "add-1", a=1, b=2),
@@ -96,7 +96,7 @@ def uses_several(world: World, request: Request) -> Item:
     return world.slowly("Done.")
 
 
-def is_overloaded(world: World, request: Request) -> Item:
+def is_overloaded(world: World, request: Request) -> ScriptItem:
     """Three times in all, with an answer half way, and with one that is empty and costs."""
     if world.attempts == 2:
         return world.tokens()
@@ -105,25 +105,25 @@ def is_overloaded(world: World, request: Request) -> Item:
     return world.slowly("Hello.")
 
 
-def is_busy(world: World, request: Request) -> Item:
+def is_busy(world: World, request: Request) -> ScriptItem:
     """Once, and for longer than anybody keeps a chat that only waits."""
     if world.attempts == 1:
         return fail(status=429, retry_after=45)
     return world.slowly("Hello.")
 
 
-def is_refused(world: World, request: Request) -> Item:
+def is_refused(world: World, request: Request) -> ScriptItem:
     """Until the person has paid."""
     if not world.signal("paid").is_set():
         return [say("He"), pause(1.2), fail(status=401)]
     return world.slowly("Hello.")
 
 
-def talks(world: World, request: Request) -> Item:
+def talks(world: World, request: Request) -> ScriptItem:
     return world.slowly("Hello. " * 200)
 
 
-def overflows(world: World, request: Request) -> Item:
+def overflows(world: World, request: Request) -> ScriptItem:
     if any(message.kind == "checkpoint" for message in request.messages):
         return world.slowly("Short.")
     if last(request).text == "Again":
@@ -131,7 +131,7 @@ def overflows(world: World, request: Request) -> Item:
     return talks(world, request)
 
 
-def checks(world: World, request: Request) -> Item:
+def checks(world: World, request: Request) -> ScriptItem:
     return world.slowly("Hello." if is_prompt(request) else "Checked.")
 
 
@@ -140,26 +140,26 @@ def wants_a_check(stopping: Stopping) -> Inject | None:
     return None if said == "Checked." else Inject("Check.")
 
 
-def asks_or_is_content(world: World, request: Request) -> Item:
+def asks_or_is_content(world: World, request: Request) -> ScriptItem:
     if last(request).text == "Hi":
         asks = [call("ask", "ask-1", what="?"), world.tokens()]
         return [say("So."), world.happens("streaming"), pause(1.5), asks]
     return world.slowly("Fine.")
 
 
-def adds_and_wipes(world: World, request: Request) -> Item:
+def adds_and_wipes(world: World, request: Request) -> ScriptItem:
     if is_prompt(request):
         adds, wipes = call("add", "add-1", a=1, b=2), call("wipe", "wipe-1", disk="a")
         return [adds, wipes, world.tokens()]
     return world.slowly("Done.")
 
 
-def never_ends(world: World, request: Request) -> Item:
+def never_ends(world: World, request: Request) -> ScriptItem:
     number = sum(message.kind == "answer" for message in request.messages) + 1
     return [call("add", f"add-{number}", a=1, b=number), world.tokens()]
 
 
-def delegates(world: World, request: Request) -> Item:
+def delegates(world: World, request: Request) -> ScriptItem:
     first = next(message for message in request.messages if message.kind == "prompt")
     if first.text == "Help":
         return world.slowly("Helped.")

@@ -25,7 +25,7 @@ from holdfast.kernel.model import Request
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.tool import Commit, Tool, ToolContext, tool
 from holdfast.store.database import Changed, ChangeNotice, OutcomeUnknown, Unavailable
-from holdfast.testing import Clock, Item, ScriptedModel, pause, ports, say, usage
+from holdfast.testing import Clock, ScriptedModel, ScriptItem, pause, ports, say, usage
 from tests.worker.crash.process import Process
 from tests.worker.crash.sites import OWNER, Died
 
@@ -34,7 +34,7 @@ SUMMARY: Final = "\n".join(f"## {section}\nnone" for section in SUMMARY_SECTIONS
 PATIENCE: Final = 150
 """Virtual seconds after which a chat will never come to rest."""
 
-Turn = Callable[["World", Request], Item]
+Turn = Callable[["World", Request], ScriptItem]
 
 
 class World:
@@ -80,7 +80,7 @@ class World:
         self.signal(name).set()
         self.change()
 
-    def happens(self, name: str) -> Item:
+    def happens(self, name: str) -> ScriptItem:
         """For a script: when the stream gets here, it has happened."""
 
         def happen(_: object) -> None:
@@ -88,11 +88,11 @@ class World:
 
         return [happen]
 
-    def tokens(self) -> Item:
+    def tokens(self) -> ScriptItem:
         self.reported += 1
         return usage(input=self.reported, output=1)
 
-    def slowly(self, text: str, signal: str = "streaming") -> Item:
+    def slowly(self, text: str, signal: str = "streaming") -> ScriptItem:
         """An answer that takes long enough to be kept half way."""
         half = len(text) // 2
         begins = [say(text[:half]), self.happens(signal)]
@@ -203,7 +203,7 @@ ONCE: Final = ("pay", "wire", "wipe")
 
 
 def agent_of(process: Process, turn: Turn, tools: Sequence[Tool], **more: Any) -> Agent:
-    def answer(request: Request) -> Item:
+    def answer(request: Request) -> ScriptItem:
         world, process = _here()
         process.check_alive()
         world.attempts += 1

@@ -23,7 +23,15 @@ from holdfast.kernel.messages import (
     user_message,
 )
 from holdfast.kernel.model import Block, ProviderTool, Request, Settings, Shape
-from holdfast.testing.conformance.bench import LOOK, Bench, Subject, ask, demand, hear, told
+from holdfast.testing.conformance.bench import (
+    LOOK_TOOL,
+    Bench,
+    Subject,
+    ask,
+    collect,
+    demand,
+    described,
+)
 from holdfast.testing.conformance.case import Case, case
 from holdfast.testing.script import call_raw, say
 
@@ -83,7 +91,7 @@ def everything() -> Request:
             Message("system", (Text("The workspace has a README."),), "context", "model"),
             user_message("Well?"),
         ),
-        tools=(LOOK,),
+        tools=(LOOK_TOOL,),
         settings=Settings(max_output_tokens=1_000),
         cache_key="chat-1",
     )
@@ -113,7 +121,7 @@ async def settings_are_accepted(bench: Bench) -> None:
     for effort in ("none", "minimal", "low", "medium", "high", "xhigh", "max"):
         await _replies(
             bench,
-            Request(system=SYSTEM, messages=ask().messages, tools=(LOOK,), effort=effort),
+            Request(system=SYSTEM, messages=ask().messages, tools=(LOOK_TOOL,), effort=effort),
         )
 
 
@@ -127,7 +135,7 @@ async def a_shape_is_accepted(bench: Bench) -> None:
             "required": ["sunny"],
         }
     )
-    for tools in ((), (LOOK,)):
+    for tools in ((), (LOOK_TOOL,)):
         request = Request(messages=ask().messages, tools=tools, output=shape)
         message = await bench.answer(say('{"sunny": true}'), request)
         demand(message.text == '{"sunny": true}', f"it answered {message.text!r}")
@@ -165,7 +173,7 @@ async def the_same_request_gives_the_same_bytes(bench: Bench) -> None:
     """Two requests that are equal are the same on the wire, so that a provider's cache finds it."""
     async with bench.playing(say("Well."), say("Well.")) as subject:
         for _ in range(2):
-            _ = (await hear(subject.model, everything())).message
+            _ = (await collect(subject.model, everything())).message
         if subject.sent is not None:
             one, other = subject.sent()
             demand(one == other, f"{one!r}\nand then\n{other!r}")
@@ -176,7 +184,7 @@ async def the_same_request_gives_the_same_bytes(bench: Bench) -> None:
 
 async def _first_turn(bench: Bench, subject: Subject) -> tuple[Message, ...]:
     """A prompt, this model's own answer to it, and the results."""
-    answer = (await hear(subject.model, ask())).message
+    answer = (await collect(subject.model, ask())).message
     results = [
         ToolResult(call.id, call.tool, (Text(f"seen: number {number}"),))
         for number, call in enumerate(answer.calls)
@@ -189,8 +197,8 @@ async def an_answer_can_be_replayed(bench: Bench) -> None:
     """A model takes its own answer back, with the results of its calls, and answers again."""
     async with bench.playing(bench.rich(), say("A tree.")) as subject:
         history = await _first_turn(bench, subject)
-        request = Request(messages=history, tools=(LOOK,))
-        message = (await hear(subject.model, request)).message
+        request = Request(messages=history, tools=(LOOK_TOOL,))
+        message = (await collect(subject.model, request)).message
         demand(message.text == "A tree.", f"the second answer is {message.text!r}")
         if subject.sent is not None:
             _says_all_of(subject.sent()[-1], history)
@@ -230,9 +238,13 @@ async def storing_an_answer_changes_nothing(bench: Bench) -> None:
     async with bench.playing(bench.rich(), say("Yes."), say("Yes.")) as subject:
         history = await _first_turn(bench, subject)
         stored = load(dump(history))
-        demand(told(stored[1]) == told(history[1]), f"stored, it says {told(stored[1])}")
+        demand(
+            described(stored[1]) == described(history[1]), f"stored, it says {described(stored[1])}"
+        )
         for messages in (history, stored):
-            _ = (await hear(subject.model, Request(messages=messages, tools=(LOOK,)))).message
+            _ = (
+                await collect(subject.model, Request(messages=messages, tools=(LOOK_TOOL,)))
+            ).message
         if subject.sent is not None:
             one, other = subject.sent()[-2:]
             demand(one == other, f"{one!r}\nand, stored,\n{other!r}")
@@ -244,7 +256,9 @@ async def bad_arguments_can_be_replayed(bench: Bench) -> None:
     written = '{"what": "never clo'
     async with bench.playing(call_raw("look", written, id="call_a"), say("Sorry.")) as subject:
         history = await _first_turn(bench, subject)
-        message = (await hear(subject.model, Request(messages=history, tools=(LOOK,)))).message
+        message = (
+            await collect(subject.model, Request(messages=history, tools=(LOOK_TOOL,)))
+        ).message
         demand(message.text == "Sorry.", f"the second answer is {message.text!r}")
         if subject.sent is not None:
             demand(b"never clo" in subject.sent()[-1], f"sent was {subject.sent()[-1]!r}")
@@ -258,7 +272,7 @@ async def a_model_says_its_name(bench: Bench) -> None:
         provider, _, rest = name.partition(":")
         demand(provider and rest, f"the name is {name!r}")
         demand(window is None or (type(window) is int and window > 0), f"the window is {window!r}")
-        _ = (await hear(subject.model, ask())).message
+        _ = (await collect(subject.model, ask())).message
 
 
 CASES: Final[tuple[Case, ...]] = (

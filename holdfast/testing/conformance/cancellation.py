@@ -10,13 +10,13 @@ import anyio
 
 from holdfast.kernel.model import Delta, Finished, Notice, Opened, Ping, TextDelta, close
 from holdfast.testing.conformance.bench import (
-    PATIENCE,
-    TURNS,
+    LOOP_TURNS,
+    TIMEOUT,
     Bench,
     ask,
+    collect,
     demand,
-    hear,
-    settled,
+    demand_all_closed,
     until_content,
 )
 from holdfast.testing.conformance.case import Case, case
@@ -30,17 +30,17 @@ async def _cancel_while_reading(
     reading = asyncio.create_task(_next_content(stream))
     if asked is not None:
         asking = asyncio.create_task(asked.wait())
-        await asyncio.wait([reading, asking], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([reading, asking], timeout=TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
         asking.cancel()
-    for _ in range(TURNS):
+    for _ in range(LOOP_TURNS):
         await asyncio.sleep(0)
     reading.cancel()
-    done, _ = await asyncio.wait([reading], timeout=PATIENCE)
-    demand(done, f"it went on for {PATIENCE:g} s after it was cancelled")
+    done, _ = await asyncio.wait([reading], timeout=TIMEOUT)
+    demand(done, f"it went on for {TIMEOUT:g} s after it was cancelled")
     if not reading.cancelled():
         came = reading.exception() or reading.result()
         raise AssertionError(f"cancelled while it waited, it gave {came!r}")
-    demand(asked is None or asked.is_set(), f"it asked for nothing within {PATIENCE:g} s")
+    demand(asked is None or asked.is_set(), f"it asked for nothing within {TIMEOUT:g} s")
 
 
 async def _next_content(stream: AsyncIterator[Delta]) -> Delta | None:
@@ -58,7 +58,7 @@ async def cancelled_in_the_middle_it_lets_go(bench: Bench) -> None:
         await until_content(stream)
         await _cancel_while_reading(stream)
         await close(stream)
-        await settled(subject)
+        await demand_all_closed(subject)
 
 
 @case()
@@ -69,8 +69,8 @@ async def cancelled_before_the_answer_it_lets_go(bench: Bench) -> None:
         stream = subject.model.stream(ask())
         await _cancel_while_reading(stream, asked)
         await close(stream)
-        await settled(subject)
-        message = (await hear(subject.model, ask())).message
+        await demand_all_closed(subject)
+        message = (await collect(subject.model, ask())).message
         demand(message.text == "Yes.", f"asked again, it said {message.text!r}")
 
 
@@ -80,10 +80,10 @@ async def closed_half_way_it_lets_go(bench: Bench) -> None:
     async with bench.playing([say("Once upon"), hang()], say("Yes.")) as subject:
         stream = subject.model.stream(ask())
         await until_content(stream)
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT):
             await close(stream)
-        await settled(subject)
-        message = (await hear(subject.model, ask())).message
+        await demand_all_closed(subject)
+        message = (await collect(subject.model, ask())).message
         demand(message.text == "Yes.", f"asked again, it said {message.text!r}")
 
 
@@ -91,8 +91,8 @@ async def closed_half_way_it_lets_go(bench: Bench) -> None:
 async def read_to_its_end_it_lets_go(bench: Bench) -> None:
     """A stream that came to its end holds nothing any more."""
     async with bench.playing(bench.rich()) as subject:
-        _ = (await hear(subject.model, ask())).message
-        await settled(subject)
+        _ = (await collect(subject.model, ask())).message
+        await demand_all_closed(subject)
 
 
 @case()
@@ -103,13 +103,13 @@ async def two_streams_do_not_mix(bench: Bench) -> None:
     async with bench.playing(first, say("two", chunks=2)) as subject:
         stream = subject.model.stream(ask("The first?"))
         heard = [await until_content(stream)]
-        between = (await hear(subject.model, ask("The second?"))).message
+        between = (await collect(subject.model, ask("The second?"))).message
         gate.set()
         heard += [delta async for delta in stream]
         text = "".join(delta.text for delta in heard if isinstance(delta, TextDelta))
         demand((text, between.text) == ("one three", "two"), f"{text!r} and {between.text!r} came")
         demand(any(isinstance(delta, Finished) for delta in heard), "the first did not finish")
-        await settled(subject)
+        await demand_all_closed(subject)
 
 
 CASES: Final[tuple[Case, ...]] = (
