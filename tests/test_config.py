@@ -112,7 +112,7 @@ def test_an_address_in_the_settings_stands_in_for_a_broken_one_of_the_environmen
 def test_a_broken_key_is_the_reason_and_is_not_shown() -> None:
     model, reason = default_model({"ANTHROPIC_API_KEY": f"{KEY}\nmore", "HF_TOKEN": KEY})
     assert model == DEMO_NAME
-    assert reason.startswith("ANTHROPIC_API_KEY holds a line break")
+    assert reason.startswith("ANTHROPIC_API_KEY contains a line break")
     assert KEY not in reason
 
 

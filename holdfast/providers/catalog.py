@@ -11,28 +11,28 @@ WireProtocol = Literal["anthropic", "google", "openai_chat", "openai_responses"]
 
 
 class ProviderFacts(Value, frozen=True):
-    """How a provider is reached."""
+    """How a provider is reached: protocol, address, and environment variables."""
 
     name: str
     protocol: WireProtocol
     base_url: str | None
-    """None where everybody has an address of their own."""
+    """Base URL; None if every user has an address of their own."""
     keys: tuple[str, ...]
-    """Environment variables that may hold the key, in the order in which they are looked at."""
+    """Environment variables that may hold the key, in order of precedence."""
     more_urls: tuple[str, ...] = ()
-    """Environment variables for the base URL, beside `<NAME>_BASE_URL`."""
+    """Environment variables for the base URL, in addition to `<NAME>_BASE_URL`."""
     needs_key: bool = True
     path: str = ""
-    """Where the API is on a host that is given without a path."""
+    """Path of the API, for an address without a path."""
     key_header: str = ""
-    """The header for the key, where it is not that of the protocol."""
+    """Header for the key, if it differs from that of the protocol."""
     default: str = ""
-    """The model to ask when none is named: its newest for everyday work, not its dearest. Empty
-    where there is no obvious one."""
+    """Default model: the newest for everyday work, not the most expensive. Empty if there is
+    none."""
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Environment variables that may hold the base URL, in order."""
+        """Environment variables that may hold the base URL, in order of precedence."""
         return (f"{self.name.upper().replace('-', '_')}_BASE_URL", *self.more_urls)
 
 

@@ -15,16 +15,16 @@ from holdfast.kernel.errors import ProviderError
 from holdfast.providers.http import Http
 
 MAX_MODELS: Final = 1_000
-"""Models of one client whose limits are kept."""
+"""Maximum number of models per client whose limits are kept."""
 MIN_LIMIT: Final = 1_000
-"""Tokens below which a reported limit is taken for another number."""
+"""Tokens. A smaller reported number is taken for something else than a context limit."""
 RATE_LIMIT_CODES: Final = frozenset({"rate_limit_exceeded", "tokens"})
-"""Codes of errors about how much a key may use in a minute."""
+"""Error codes about the tokens that a key may use per minute."""
 _REPORTED: Final[WeakKeyDictionary[Http, dict[tuple[str, str], int]]] = WeakKeyDictionary()
 
 
 def report_limit(http: Http, url: str, model: str, error: ProviderError) -> None:
-    """Keep the limit that an error reports for a model at an address, if it reports one.
+    """Keep the context limit that an error reports for a model at an address, if it reports one.
 
     A rate limit names the tokens of one key per minute, which is not the limit of the model.
     """
@@ -43,7 +43,7 @@ def report_limit(http: Http, url: str, model: str, error: ProviderError) -> None
 
 
 def reported_limit(http: Http, url: str, model: str) -> int | None:
-    """The limit that was reported for a model at an address, if any was."""
+    """Context limit that was reported for a model at an address, if any was."""
     with suppress(TypeError):
         return _REPORTED.get(http, {}).get((url, model))
     return None

@@ -1,7 +1,7 @@
-"""Converts the failures of every provider into one `ProviderError`. Pure.
+"""Converts the errors of every provider into one `ProviderError`. Pure.
 
-Every provider wraps its errors in its own way, and gateways in front of it add theirs. All of them
-are read here, because any of them may come from any address.
+Every provider wraps its errors in its own way, and gateways add their own forms. All of them are
+read here, because any form may come from any address.
 """
 
 from __future__ import annotations
@@ -19,33 +19,35 @@ from holdfast.kernel.errors import SHARED_ERROR_CODES, ConfigError, FailureKind,
 from holdfast.providers.http import address
 
 MAX_ERROR_BODY: Final = 64 * 1024
-"""Bytes of a refusal that are read."""
+"""Bytes of an error response that are read."""
 MAX_MESSAGE: Final = 2_000
 
 ErrorCodes = Mapping[str, FailureKind]
-"""A protocol's own words for its errors, beside those that several share."""
+"""Error codes of one protocol with their kinds, in addition to the codes that several share."""
 
 _VAGUE_KINDS: Final = frozenset({"invalid_request", "server", "unknown"})
-"""Kinds whose words are also used when the message says something more exact."""
+"""Kinds whose codes are also used when the message says something more exact."""
 
 
 def response_error(
     url: str, status: int, headers: Mapping[str, str], body: bytes, codes: ErrorCodes
 ) -> Exception:
-    """An answer that is no stream: a refusal, a redirect, or something else than the provider."""
+    """Error for a response that is not a stream: a refusal, a redirect, or another server."""
     if 300 <= status < 400:
         where = _redirect_target(url, headers.get("Location") or "")
         return ConfigError(
-            f"{address(url)} sends us on to {where}, and a key does not go there by itself: "
-            "set base_url to the address that is meant"
+            f"{address(url)} redirects to {where}, and the key is not sent there by itself: "
+            "set base_url to the right address"
         )
     if status == 407:
-        return ConfigError(f"the proxy to {address(url)} refused us (407): check HTTP_PROXY")
+        return ConfigError(
+            f"the proxy to {address(url)} refused the request (407): check HTTP_PROXY"
+        )
     error = _decoded(body)
     if status < 300 and not isinstance(error, str) and not _message(error):
         beginning = body[:200].decode("utf-8", "replace")
         error = {
-            "message": f"an answer that is no stream, is base_url right? It begins: {beginning}"
+            "message": f"the response is not a stream, is base_url right? It begins: {beginning}"
         }
     if isinstance(error, str):
         message = _readable_body(error, headers.get("Content-Type") or "")
@@ -56,18 +58,17 @@ def response_error(
 def _redirect_target(url: str, location: str) -> str:
     try:
         return address(urljoin(url, location))
-    except ValueError:  # it is no address
+    except ValueError:  # it is not an address
         return "elsewhere"
 
 
 def stream_error(error: Any, codes: ErrorCodes) -> ProviderError:
-    """An error inside a stream that had begun well."""
+    """Error that the provider reported inside a stream."""
     return _failure(_unwrapped(error), codes, None, {})
 
 
 def unframed_error(body: bytes | bytearray, codes: ErrorCodes) -> ProviderError | None:
-    """An error that was written into a stream as it is, without being an event of it. None where
-    nothing is said that is known."""
+    """Error that was written into a stream outside its events; None if it is not a known one."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -81,14 +82,14 @@ def unframed_error(body: bytes | bytearray, codes: ErrorCodes) -> ProviderError 
 
 
 def unreadable_event(payload: bytes, reason: str) -> ProviderError:
-    """An event of a stream that is not what the protocol says. Another try may bring another."""
+    """Error for an event that does not fit the protocol. A retry may succeed."""
     excerpt = payload[:200].decode("utf-8", "replace")
     return ProviderError(
         f"an event of the stream cannot be read ({reason}): {excerpt}", kind="server"
     )
 
 
-# --- What an error says -------------------------------------------------------------------------
+# --- Reading an error -----------------------------------------------------------------------------
 
 
 def _failure(
@@ -120,7 +121,7 @@ def _failure(
 def _code_and_kind(
     error: Mapping[str, Any], codes: ErrorCodes
 ) -> tuple[str | None, FailureKind | None]:
-    """The provider's most exact word for an error, and the kind that it means."""
+    """The provider's most exact code for an error, and the kind that the code means."""
     own_codes = list(_codes_of(error))
     kinds = {word: codes.get(word) or SHARED_ERROR_CODES.get(word) for word in own_codes}
     exact = [word for word in own_codes if kinds[word] not in (None, *_VAGUE_KINDS)]
@@ -136,16 +137,16 @@ def _actual_kind(
     status: int | None,
     retry_after: float | None,
 ) -> FailureKind | None:
-    """What an error really is that is called something else, or None when it is as it is called."""
+    """Kind of an error whose code or status is misleading; None if they are right."""
     if kind in (None, "rate_limit") and _TOO_LARGE.search(message):
-        return "context_overflow"  # one request is more than a minute allows: waiting is no help
+        return "context_overflow"  # one request exceeds the limit per minute: waiting does not help
     if kind in (None, "rate_limit") and _out_of_quota(message, error, retry_after):
         return "quota"
     if kind is None and status == 400 and _WRONG_KEY.search(message):
         return "auth"
     metadata = error.get("metadata")
     if isinstance(metadata, dict) and (metadata.get("flagged_input") or metadata.get("reasons")):
-        return "content_filter"  # a gateway that looks at prompts, and says "forbidden"
+        return "content_filter"  # a gateway that moderates prompts, and answers "forbidden"
     return None
 
 
@@ -156,7 +157,7 @@ _WRONG_KEY: Final = re.compile(r"(incorrect|invalid) api key|api key not valid",
 
 
 def _decoded(body: bytes) -> Mapping[str, Any] | str:
-    """The error of a body, or the body as text when it has none that we know."""
+    """The error in a body, or the body as text if it contains no error in a known form."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -190,13 +191,13 @@ def _message(error: Mapping[str, Any]) -> str:
         message = ""
     metadata = error.get("metadata")
     upstream = metadata.get("raw") if isinstance(metadata, dict) else None
-    if isinstance(upstream, str) and upstream:  # a gateway passes on what its provider said
+    if isinstance(upstream, str) and upstream:  # a gateway passes on its provider's message
         message = f"{message}: {upstream}"
     return message[:MAX_MESSAGE]
 
 
 def _codes_of(error: Mapping[str, Any]) -> Iterator[str]:
-    """What the error is called, the most exact word first."""
+    """Codes of an error, the most exact first."""
     details = error.get("details")
     if isinstance(details, dict) and isinstance(details.get("error_code"), str):
         yield details["error_code"]
@@ -223,11 +224,11 @@ _TITLE: Final = re.compile(r"<title[^>]*>([^<]{1,200})", re.IGNORECASE)
 
 
 def _readable_body(text: str, content_type: str) -> str:
-    """What a person can read of a body that is no JSON."""
+    """Readable part of a body that is not JSON."""
     if "html" in content_type or text.lstrip()[:1] == "<":
         title = _TITLE.search(text)
         title_text = f" titled {' '.join(title[1].split())!r}" if title else ""
-        return f"a web page{title_text} instead of an answer: is base_url right?"
+        return f"a web page{title_text} instead of a response: is base_url right?"
     return next((line.strip() for line in text.splitlines() if line.strip()), "")[:300]
 
 
@@ -244,7 +245,10 @@ _QUOTA_EXCEEDED: Final = re.compile(r"exceeded your current quota", re.IGNORECAS
 
 
 def _out_of_quota(message: str, error: Mapping[str, Any], retry_after: float | None) -> bool:
-    """Whether waiting will not help, although it may be called a rate limit."""
+    """Whether the quota is used up.
+
+    Then waiting does not help, although the error may be called a rate limit.
+    """
     if _NO_MONEY.search(message):
         return True
     details = str(error.get("details"))
@@ -259,7 +263,7 @@ def _out_of_quota(message: str, error: Mapping[str, Any], retry_after: float | N
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, in each of the spellings that are used for it."""
+    """Seconds to wait, read from any of the headers in use for it."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1_000
@@ -279,7 +283,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _seconds_until(text: str, now: str | None) -> float | None:
-    """Seconds to a date, by the clock of whoever gave it."""
+    """Seconds until a date, by the clock of the server that sent it."""
     try:
         then = parsedate_to_datetime(text)
         since = parsedate_to_datetime(now) if now else datetime.now(UTC)
@@ -296,7 +300,7 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0}
 
 
 def _retry_delay(error: Mapping[str, Any], message: str) -> float | None:
-    """Seconds to wait as the body says it: in a field, or in words."""
+    """Seconds to wait according to the body: a field, or the message."""
     details = error.get("details")
     for detail in details if isinstance(details, list) else ():
         delay = detail.get("retryDelay") if isinstance(detail, dict) else None
@@ -307,7 +311,7 @@ def _retry_delay(error: Mapping[str, Any], message: str) -> float | None:
 
 
 def _duration(text: str) -> float | None:
-    """`20s`, `1m3.5s`, `350ms`."""
+    """Seconds of a duration such as `20s`, `1m3.5s` or `350ms`."""
     units = _UNIT.findall(text)
     return sum(float(amount) * _SECONDS[unit] for amount, unit in units) if units else None
 

@@ -21,16 +21,17 @@ from holdfast.providers.profile import Family
 
 
 def provider_of(message: Message) -> str | None:
-    """Who wrote an answer, as far as it says."""
+    """Provider that wrote an answer, if the answer names one."""
     return message.model.partition(":")[0] if message.model else None
 
 
 def replayable_parts(message: Message, provider: str) -> tuple[Part, ...]:
-    """The parts of an answer as this provider can take them.
+    """The parts of an answer that this provider accepts.
 
-    Its own answers are replayed as they are. Of anybody else's, reasoning is left out, since only
-    whoever signed it takes it back, and what was run over there is told in words. The history keeps
-    everything, so that whoever wrote it gets it back when the chat returns to them.
+    Answers of this provider are replayed as they are. From answers of other providers, reasoning is
+    left out, since only the provider that signed it accepts it, and tools that the other provider
+    ran are described as text. The history keeps everything, so a chat that returns to the other
+    provider loses nothing.
     """
     if provider_of(message) == provider:
         return message.parts
@@ -50,13 +51,13 @@ def replayable_parts(message: Message, provider: str) -> tuple[Part, ...]:
 
 
 def call_as_text(call: ToolCall, result: ToolResult | None) -> str:
-    """A call that a provider ran, for one that knows nothing of it."""
+    """Text that describes a call that a provider ran, for a provider that does not know it."""
     outcome = result.text if result is not None else "no result"
     return f"[{call.tool} {call.arguments} → {outcome}]"
 
 
 def shape_instruction(shape: Shape) -> str:
-    """What a model is told that nothing else holds to the form of its answer."""
+    """Instruction to answer in a given shape, for a model that cannot be held to a schema."""
     about = f"\n{shape.description}" if shape.description else ""
     return (
         "When you give your answer, give it as JSON that fits the following JSON schema, and "
@@ -78,11 +79,11 @@ _TEXT_TYPES: Final = frozenset(
         "application/yaml",
     }
 )
-"""Text, although its media type does not begin so."""
+"""Media types of text that do not begin with `text/`."""
 
 
 def media_type(file: File) -> str:
-    """Its media type as providers spell it."""
+    """Media type of a file, as providers spell it."""
     return _normalized(file.media_type)
 
 
@@ -92,12 +93,12 @@ def _normalized(media_type: str) -> str:
 
 
 def is_sendable(file: File) -> bool:
-    """Whether there is anything of it to send: bytes, or where the provider can get them."""
+    """Whether a file can be sent: it has bytes, or a URL that the provider can fetch."""
     return bool(file.data) or file_url(file) is not None
 
 
 def family(media_type: str) -> Family | None:
-    """What a file is, roughly; None for what no model reads."""
+    """Kind of a file by its media type; None for kinds that no model reads."""
     kind = _normalized(media_type)
     top = kind.partition("/")[0]
     if top in ("image", "audio", "video"):
@@ -110,13 +111,13 @@ def family(media_type: str) -> Family | None:
 
 
 def file_url(file: File) -> str | None:
-    """Where the provider can fetch a file itself, when it is not here."""
+    """URL at which the provider can fetch a file whose bytes are not in the history."""
     ref = file.ref or ""
     return ref if file.data is None and ref.startswith(("https://", "http://")) else None
 
 
 def file_as_text(file: File) -> str | None:
-    """A text file as text, or None when it is none."""
+    """A text file as text; None for other files."""
     if file.data is None or family(file.media_type) != "text":
         return None
     try:
@@ -127,14 +128,17 @@ def file_as_text(file: File) -> str | None:
 
 
 def data_url(file: File) -> str | None:
-    """The file itself as an address, or None when its bytes are not here."""
+    """A file as a `data:` URL; None if its bytes are not in the history."""
     if file.data is None:
         return None
     return f"data:{media_type(file)};base64,{b64encode(file.data).decode()}"
 
 
 def file_text_or_notice(file: File, model: str, notices: list[str]) -> str:
-    """A file for a model that does not take it as one: spelled out, or left out and told of."""
+    """Text for a model that does not take this file as a file.
+
+    The file itself if it is text; otherwise a note, with a notice for people.
+    """
     text = file_as_text(file)
     if text is None:
         text, notice = omitted_file(file, model)
@@ -143,12 +147,12 @@ def file_text_or_notice(file: File, model: str, notices: list[str]) -> str:
 
 
 def omitted_file(file: File, model: str) -> tuple[str, str]:
-    """What the model reads in the place of a file it does not take, and what people are told."""
+    """Text that the model reads in place of a file it does not take, and the notice for people."""
     name, kind = file.name or "a file", file.media_type or "of no type"
     if file.data is None and file_url(file) is None:
         return (
             f"[{name} ({kind}) is not available]",
-            f"{name} was not sent to {model}: its bytes are not here, give them as data=…",
+            f"{name} was not sent to {model}: its bytes are missing, give them as data=…",
         )
     if file.data == b"":
         return f"[{name} ({kind}) is empty]", f"{name} was not sent to {model}: it is empty."

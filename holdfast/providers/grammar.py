@@ -1,4 +1,4 @@
-"""Keywords of JSON schema that no provider can enforce on an answer."""
+"""JSON schema as providers see it, and the keywords that none can enforce on an answer."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 JsonSchema: TypeAlias = Mapping[str, Any]
+"""A JSON schema, as an object."""
 
 UNENFORCEABLE_KEYWORDS: Final = frozenset(
     {
@@ -24,4 +25,4 @@ UNENFORCEABLE_KEYWORDS: Final = frozenset(
         "unevaluatedProperties",
     }
 )
-"""Shapes that a grammar for an answer has no word for."""
+"""Keywords that a grammar for constrained answers cannot express."""

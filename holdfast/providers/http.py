@@ -1,7 +1,7 @@
 """The HTTP port of the providers, and its implementation with aiohttp.
 
-A provider posts a request and reads the body of the answer as it arrives. Everything that a client
-library says about a connection is said here in our own errors, once.
+A provider posts a request and reads the response's body as it arrives. Every connection error of
+the client library is converted into an error of ours here.
 """
 
 from __future__ import annotations
@@ -19,43 +19,44 @@ import aiohttp
 from holdfast.kernel.errors import ConfigError, FailureKind, ProviderError
 
 CONNECT_TIMEOUT: Final = 30.0
-"""Seconds to reach a host. How long it may then be silent is decided where an answer is read."""
+"""Seconds to connect to a host. How long it may then stay silent is decided where a response is
+read."""
 DEFAULT_HEADERS: Final = {"Accept-Encoding": "identity"}
-"""Compressing a stream of tokens holds them back. One that comes compressed is read all the same,
-a bounded piece at a time."""
+"""Headers of every request. Compression would delay the tokens of a stream. A response that is
+compressed all the same is decompressed in bounded pieces."""
 
 
 class HttpResponse(Protocol):
-    """The beginning of an answer. The body is read by whoever asked, as it arrives."""
+    """Head of a response. The caller reads the body as it arrives."""
 
     @property
     def status(self) -> int: ...
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """By name, whose case does not matter."""
+        """Headers by case-insensitive name."""
         ...
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body in the pieces in which it arrives."""
+        """The body, in the pieces in which it arrives."""
         ...
 
 
 class Http(Protocol):
-    """What providers need of HTTP."""
+    """What providers need from an HTTP client."""
 
     def post(
         self, url: str, headers: Mapping[str, str], body: bytes
     ) -> AbstractAsyncContextManager[HttpResponse]:
-        """Ask. Leaving the block lets go of the connection. Redirects are not followed.
+        """Send a request. Leaving the block releases the connection. Redirects are not followed.
 
-        What breaks inside the block leaves it as a `ProviderError`.
+        An error inside the block is raised from it as a `ProviderError`.
         """
         ...
 
 
 class HttpClient:
-    """HTTP for real. Connections are kept and shared within an event loop, and closed with it."""
+    """The HTTP client for production. Connections are pooled per event loop, and closed with it."""
 
     def __init__(self) -> None:
         self._sessions: dict[asyncio.AbstractEventLoop, _Session] = {}
@@ -64,13 +65,14 @@ class HttpClient:
     async def post(
         self, url: str, headers: Mapping[str, str], body: bytes
     ) -> AsyncIterator[HttpResponse]:
+        """Send a request. Leaving the block releases the connection."""
         session = await self._session()
         try:
             async with session.post(
                 url,
                 data=body,
                 headers={**DEFAULT_HEADERS, **headers},
-                allow_redirects=False,  # a key must not follow wherever an answer points
+                allow_redirects=False,  # a key must not follow a redirect to another host
                 proxy=_proxy(url),
             ) as response:
                 yield _AiohttpResponse(response)
@@ -78,7 +80,7 @@ class HttpClient:
             raise _provider_error(error, url) from error
 
     async def close(self) -> None:
-        """Close what this event loop has open. It is opened anew when it is needed again."""
+        """Close the connections of this event loop. A later request opens new ones."""
         session = self._sessions.pop(asyncio.get_running_loop(), None)
         if session is not None:
             await session.keeper.aclose()
@@ -87,12 +89,12 @@ class HttpClient:
         loop = asyncio.get_running_loop()
         session = self._sessions.get(loop)
         if session is None:
-            for other in list(self._sessions):  # other threads do the same
+            for other in list(self._sessions):  # other threads remove entries too
                 if other.is_closed():
                     self._sessions.pop(other, None)
             session = self._sessions[loop] = _Session()
-            # An event loop that ends closes its generators, and so our connections. Nobody has to
-            # remember to.
+            # An event loop that ends closes its generators, and with them our connections: no
+            # caller has to close them.
             session.keeper = self._keep(loop, session.client)
             await anext(session.keeper)
         return session.client
@@ -108,13 +110,13 @@ class HttpClient:
 
 
 class _Session:
-    """What one event loop has open."""
+    """The aiohttp session of one event loop."""
 
     __slots__ = ("client", "keeper")
 
     def __init__(self) -> None:
         self.client = aiohttp.ClientSession(
-            # As many as there are streams: how many that may be is not decided here.
+            # As many connections as there are streams; that number is limited elsewhere.
             connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -123,6 +125,8 @@ class _Session:
 
 
 class _AiohttpResponse:
+    """An `HttpResponse` of aiohttp."""
+
     __slots__ = ("_response", "headers", "status")
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
@@ -135,7 +139,7 @@ class _AiohttpResponse:
 
 
 def _proxy(url: str) -> str | None:
-    """The proxy that the environment names for this address. This machine needs none to itself."""
+    """The proxy that the environment names for this address. Requests to this machine use none."""
     parts = urlsplit(url)
     host, proxies = parts.hostname or "", getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
@@ -156,7 +160,7 @@ def _proxy(url: str) -> str | None:
         usable = False
     if not usable:
         raise ConfigError(
-            f"the environment names a proxy for {address(url)} that is no HTTP proxy: "
+            f"the environment names a proxy for {address(url)} that is not an HTTP proxy: "
             "set HTTPS_PROXY=http://host:port, or NO_PROXY"
         )
     return proxy
@@ -170,15 +174,20 @@ _KINDS: Final[tuple[tuple[type[Exception], FailureKind], ...]] = (
     (ssl.SSLError, "network"),
     (aiohttp.ClientError, "server"),
 )
-"""First match. The last are answers that are no HTTP."""
+"""Kind of each error class; the first match counts. The last entry covers responses that are not
+HTTP."""
 
 
 def _provider_error(error: Exception, url: str) -> Exception:
     at = address(url)
     if isinstance(error, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)):
-        return ConfigError(f"base_url leads to {at}, which is no address: use http(s)://host/path")
+        return ConfigError(
+            f"base_url leads to {at}, which is not an address: use http(s)://host/path"
+        )
     if isinstance(error, aiohttp.ClientHttpProxyError) and error.status < 500:
-        return ConfigError(f"the proxy to {at} refused us ({error.status}): check HTTPS_PROXY")
+        return ConfigError(
+            f"the proxy to {at} refused the connection ({error.status}): check HTTPS_PROXY"
+        )
     kind = next(kind for error_class, kind in _KINDS if isinstance(error, error_class))
     distrusted = isinstance(
         error, (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)
@@ -186,31 +195,31 @@ def _provider_error(error: Exception, url: str) -> Exception:
     return ProviderError(
         f"{at}: {_error_text(error)}",
         kind=kind,
-        should_retry=False if distrusted else None,  # a bad certificate does not mend itself
+        should_retry=False if distrusted else None,  # a bad certificate stays bad
     )
 
 
 def _error_text(error: Exception) -> str:
-    """What a client says of an error, without the address: there may be a key in it."""
+    """Message of a client error without the address, which may contain a key."""
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy answered {error.status} {error.message}"
     if isinstance(error, aiohttp.ClientResponseError):
         return f"{error.status} {error.message}"
     if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return "the proxy that the environment names cannot be reached: check HTTPS_PROXY"
+        return "cannot reach the proxy that the environment names: check HTTPS_PROXY"
     if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
         error.os_error, ConnectionRefusedError
     ):
-        return "nobody answers there. Is it running, and is base_url right?"
+        return "connection refused. Is the server running, and is base_url right?"
     return str(error) or type(error).__name__
 
 
 def address(url: str) -> str:
-    """A URL without what may be secret in it."""
+    """A URL without the parts that may be secret: user, password and query."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}" if host else parts.path
 
 
 SHARED_CLIENT: Final = HttpClient()
-"""What models use that are not given anything else."""
+"""The HTTP client of every model that is not given another one."""

@@ -1,4 +1,7 @@
-"""JSON body of a request: user options merged over ours, safe for every provider. Pure."""
+"""JSON body of a request: user options merged into ours, encoded so that every provider accepts it.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 JsonObject: TypeAlias = dict[str, Any]
+"""A JSON object, as it goes over the wire."""
 
 
 def merged(body: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The body with the options in it. Objects are merged, anything else is replaced."""
+    """The body with the options merged in: objects are merged, other values replaced."""
     result = dict(body)
     for key, value in options.items():
         existing = result.get(key)
@@ -22,24 +26,25 @@ def merged(body: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any
 
 
 def encoded(body: object) -> bytes:
+    """The body as JSON in valid UTF-8."""
     try:
         return _ENCODER.encode(body)
-    except UnicodeEncodeError:  # half of a surrogate pair, which Python can hold and UTF-8 cannot
+    except UnicodeEncodeError:  # a single surrogate, which UTF-8 cannot encode
         return _ENCODER.encode(_whole(body))
 
 
 def _plain(value: Any) -> Any:
-    """What msgspec does not know: a schema may be any mapping."""
+    """Encode what msgspec does not know: a schema may be any mapping."""
     if isinstance(value, Mapping):
         return dict(value)
-    raise NotImplementedError(f"{value!r} is no JSON")
+    raise NotImplementedError(f"{value!r} is not JSON")
 
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=_plain)
 
 
 def _whole(value: Any) -> Any:
-    """The same with whole characters only: two halves that belong together are one."""
+    """The value with its surrogates joined or replaced in every string."""
     if isinstance(value, str):
         return joined_surrogates(value)
     if isinstance(value, Mapping):
@@ -50,6 +55,5 @@ def _whole(value: Any) -> Any:
 
 
 def joined_surrogates(text: str) -> str:
-    """Text that can be sent: half of a surrogate pair is replaced, two that belong together are one
-    character."""
+    """Text that UTF-8 can encode: surrogate pairs are joined, single surrogates replaced."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

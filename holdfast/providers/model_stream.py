@@ -1,4 +1,4 @@
-"""Sends a request and streams its deltas: the part shared by the four protocols."""
+"""Sends a request and streams its deltas: the part that the four protocols share."""
 
 from __future__ import annotations
 
@@ -24,58 +24,67 @@ from holdfast.providers.sse import EventParser
 
 PING: Final = Ping()
 TRAILER_TIMEOUT: Final = 5.0
-"""Seconds that a complete answer may take to say what it cost, and a refusal to say why."""
+"""Seconds that a complete answer may take to report its usage, and an error response to arrive."""
 CLOSE_TIMEOUT: Final = 0.25
-"""Seconds that a stream which has said everything may take to close."""
+"""Seconds that a stream may take to close after its last delta."""
 CONNECTION_ERRORS: Final = frozenset({"network", "stream_cut", "timeout"})
-"""How a connection ends that was lost."""
+"""Kinds of error that mean that the connection was lost."""
 
 
 class WireRequest(Value, frozen=True):
-    """One request as it goes over the wire."""
+    """An encoded request: address, headers, body, and the notices for people."""
 
     url: str
     headers: Mapping[str, str]
     body: bytes
     notices: tuple[str, ...] = ()
-    """What could not be said in this protocol: people are told."""
+    """Notices for people: what this protocol could not express."""
     model: str = ""
-    """Name of the model that is asked, as `provider:model`."""
+    """Name of the requested model, as `provider:model`."""
 
     def __repr__(self) -> str:
-        return f"Call({address(self.url)!r}, {len(self.body)} bytes)"  # no key, no conversation
+        # neither the key nor the conversation
+        return f"WireRequest({address(self.url)!r}, {len(self.body)} bytes)"
 
 
 class AnswerDecoder(Protocol):
-    """The state of one answer in one protocol. Has no I/O, so it can be fed anything."""
+    """Decodes one answer of one protocol. Has no I/O, so tests can feed it anything."""
 
     deltas: list[Delta]
-    """What the last `feed` made. When it raised: what came before the error."""
+    """Deltas of the last `feed`. If it raised: those before the error."""
 
     @property
     def complete(self) -> bool:
-        """Whether the provider has said why it stopped. Only words about the answer may follow."""
+        """Whether the finish reason has arrived. Only metadata of the answer may follow."""
         ...
 
     def feed(self, events: list[bytes]) -> list[Delta]:
-        """Take in the data of some events. Raises `ProviderError` for an error among them, and
-        `msgspec.DecodeError` for what cannot be read."""
+        """Decode the data of some events.
+
+        Raises `ProviderError` for an error among them, and `msgspec.DecodeError` for data that
+        cannot be read.
+        """
         ...
 
     def end(self) -> list[Delta]:
-        """The stream has closed: what is still to be said of an answer that is complete. Nothing
-        of one that is not, or that has said all."""
+        """Last deltas of a complete answer, after its stream has closed.
+
+        Empty if the answer is incomplete, or if all its deltas were returned before.
+        """
         ...
 
     def spent(self) -> Usage | None:
-        """What the provider has counted so far. Asked of an answer that was cut."""
+        """Usage that the provider has reported so far. Used for truncated answers."""
         ...
 
 
 async def stream_answer(
     http: Http, call: WireRequest, decoder: AnswerDecoder, codes: ErrorCodes
 ) -> AsyncGenerator[Delta]:
-    """The deltas of one answer. Nothing is done here for each that could be done for each read."""
+    """Send a request and stream the deltas of its answer.
+
+    The work is done per network read, not per delta.
+    """
     events = EventParser()
     notices = call.notices
     try:
@@ -92,14 +101,16 @@ async def stream_answer(
                 if data is None:
                     break
                 deltas, failure = _decode(decoder, events.feed(data))
-                if notices:  # not before the provider is heard: our notice is no sign of its life
+                # only after the provider's first data: our notice is not a sign of life
+                if notices:
                     deltas = [*map(Notice, notices), *deltas]
                     notices = ()
                 for delta in deltas:
                     yield delta
                 if failure is not None:
                     raise failure
-                if not deltas and b"\n" in data:  # a piece of a line is no event, however many come
+                # a piece of a line is not an event, however many arrive
+                if not deltas and b"\n" in data:
                     yield PING
                 if deltas and type(deltas[-1]) is Finished:
                     patience = CLOSE_TIMEOUT
@@ -115,7 +126,7 @@ async def stream_answer(
     except ProviderError as error:
         context_limits.report_limit(http, call.url, call.model, error)
         last = decoder.end() if error.kind in CONNECTION_ERRORS else []
-        if not last:  # of an answer that is complete it does not matter how the connection ended
+        if not last:  # how the connection ends does not matter to a complete answer
             for delta in _counted(decoder):
                 yield delta
             raise
@@ -124,15 +135,17 @@ async def stream_answer(
 
 
 async def _soon(chunks: AsyncIterator[bytes], seconds: float) -> bytes | None:
-    """What follows the end of an answer, unless nothing does: some servers then keep quiet instead
-    of closing. The connection is used again only if they close."""
+    """The next data after the end of an answer, or None after some seconds.
+
+    Some servers keep the stream open. The connection is reused only if the server ends the stream.
+    """
     with anyio.move_on_after(seconds):
         return await anext(chunks, None)
     return None
 
 
 def _counted(decoder: AnswerDecoder) -> list[Delta]:
-    """What an answer that was cut has taken, if the provider has said anything of that."""
+    """A ping with the usage of a truncated answer, if the provider reported any."""
     spent = decoder.spent()
     return [] if spent is None else [Ping(spent)]
 
@@ -140,7 +153,7 @@ def _counted(decoder: AnswerDecoder) -> list[Delta]:
 def _decode(
     decoder: AnswerDecoder, events: list[bytes]
 ) -> tuple[list[Delta], ProviderError | None]:
-    """The deltas of some events, and why there are no more when one of them is an error."""
+    """The deltas of some events, and the error that ended them, if any."""
     try:
         return decoder.feed(events), None
     except ProviderError as error:
@@ -150,10 +163,10 @@ def _decode(
 
 
 def _is_whole(event: bytes) -> bool:
-    """Whether an event that lacks its end is one: a closed stream may have been cut in it."""
+    """Whether an event without a blank line is complete: the closed stream may have cut it."""
     data = event.strip()
     if data[:1] not in (b"{", b"[") or data == b"[DONE]":
-        return True  # no JSON: whoever sends it knows what it means
+        return True  # not JSON, such as a marker of a gateway
     try:
         msgspec.json.decode(data, type=msgspec.Raw)
     except msgspec.DecodeError:
@@ -162,14 +175,17 @@ def _is_whole(event: bytes) -> bool:
 
 
 def _is_no_stream(reply: HttpResponse) -> bool:
-    """An error with status 200, or a page of whoever stands between us and the provider."""
+    """Whether a response is an error with status 200, or a web page of a proxy."""
     kind = (reply.headers.get("Content-Type") or "").lower()
     return "json" in kind or "html" in kind
 
 
 async def _read(reply: HttpResponse, limit: int, *, partly: bool) -> bytes:
-    """The body, as much of it as anybody wants to know. `partly`: what there is of it will do. That
-    we are refused is known, however long it takes to say why, and whatever breaks meanwhile."""
+    """The body up to a limit.
+
+    With `partly`, a timeout or a broken connection leaves what has arrived: the status is known
+    already.
+    """
     body = b""
     try:
         with anyio.move_on_after(TRAILER_TIMEOUT if partly else None):

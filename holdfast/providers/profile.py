@@ -12,21 +12,24 @@ Family = Literal["image", "pdf", "text", "audio", "video"]
 
 
 class Price(Value, frozen=True):
-    """US dollars for a million tokens. What is None costs as much as other input."""
+    """Price in US dollars per million tokens. A price that is None equals that of other input."""
 
     input: float
     output: float
     cache_read: float | None = None
     cache_write: float | None = None
     cache_write_1h: float | None = None
-    """Of what a cache keeps for an hour. None when it costs as much as other writes."""
+    """Price of cache writes that last an hour. None: the same as other writes."""
     above: int = 0
-    """Tokens that a prompt has to exceed for this price to be asked."""
+    """This price applies to prompts of more tokens than this."""
     long: Price | None = None
-    """What is asked instead, for all of a request, when its prompt is longer."""
+    """Price for the whole request when its prompt is longer than `long.above`."""
 
     def of(self, usage: Usage, *, for_an_hour: int = 0) -> float:
-        """`for_an_hour` is how much of what was written to the cache stays there so long."""
+        """Cost of a request in US dollars.
+
+        `for_an_hour`: the cache writes that last an hour, in tokens.
+        """
         prompt = usage.input + usage.cache_read + usage.cache_write
         if self.long is not None and prompt > self.long.above:
             return self.long.of(usage, for_an_hour=for_an_hour)
@@ -43,29 +46,31 @@ class Price(Value, frozen=True):
 
 
 class Profile(Value, frozen=True, kw_only=True):
-    """What is known about a model. What nobody knows is None, and then the provider decides."""
+    """Known facts about a model. A fact that is None is unknown, and the provider decides."""
 
     window: int | None = None
-    """Tokens that fit, the answer included."""
+    """Context window in tokens, including the answer."""
     max_output: int | None = None
     price: Price | None = None
     efforts: tuple[Effort, ...] | None = None
-    """How hard it can be told to think, from the least to the most; empty when it cannot be."""
+    """Supported efforts, in ascending order; empty if the model does not reason."""
     files: tuple[Family, ...] | None = None
-    """What it takes beside text."""
+    """Kinds of files that it accepts in addition to text."""
     sampling: bool | Literal["without effort"] = True
-    """Whether temperature and the like may be set; by some only while they are not told to
-    think."""
+    """Whether sampling settings such as the temperature are accepted.
+
+    Some models accept them only while no effort is set.
+    """
     structured: bool = True
-    """Whether it can be held to a JSON schema."""
+    """Whether answers can be constrained to a JSON schema."""
     options: Mapping[str, Any] = {}
-    """What only its protocol understands."""
+    """Options that only its protocol understands."""
 
     def effort(self, requested: Effort | None) -> Effort | None:
-        """The effort to ask for: the one wanted, or the nearest that the model has.
+        """The effort to send: the requested one, or the nearest that the model has.
 
-        The nearest below, so that nobody pays for more than was wanted; if there is none, its
-        least. None where the model decides for itself.
+        That is the nearest below, so that a request never costs more than intended; if there is
+        none, the model's lowest. None: the model decides.
         """
         if requested is None or self.efforts == ():
             return None
@@ -76,11 +81,11 @@ class Profile(Value, frozen=True, kw_only=True):
         return below[-1] if below else self.efforts[0]
 
     def samples(self, effort: Effort | None) -> bool:
-        """Whether temperature and the like may be set beside this effort."""
+        """Whether sampling settings are accepted together with this effort."""
         if isinstance(self.sampling, bool):
             return self.sampling
         return effort in (None, "none")
 
 
 UNKNOWN: Final = Profile()
-"""A model that nobody has told us about."""
+"""Profile of a model about which nothing is known."""

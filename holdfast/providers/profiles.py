@@ -16,19 +16,20 @@ from holdfast.providers.profile import UNKNOWN, Profile
 
 
 class ProfileFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """The file. A model is left out of it when nobody has looked, and so is what was not found."""
+    """Contents of `profiles.json`. Unknown models, and unknown fields of a model, are left out."""
 
     date: str
-    """The day on which all of it was true."""
+    """Day on which the data were checked."""
     source: str
     models: Mapping[str, Mapping[str, Profile]]
-    """By provider, the newest first."""
+    """Profiles by provider and model, the newest first."""
     aliases: Mapping[str, Mapping[str, str]]
     """Other names of the same models, by provider."""
 
 
 @cache
 def profile_file() -> ProfileFile:
+    """The parsed file. It is read once."""
     from importlib import resources  # slow to import, and needed once
 
     data = resources.files("holdfast.providers").joinpath("profiles.json").read_bytes()
@@ -36,13 +37,13 @@ def profile_file() -> ProfileFile:
 
 
 def models(provider: str) -> tuple[str, ...]:
-    """The models of a provider that are in the file."""
+    """Names of the models of a provider that are in the file."""
     return tuple(profile_file().models.get(provider, ()))
 
 
 def lookup(provider: str, model: str) -> Profile:
-    """What is known about a model. `UNKNOWN` when that is nothing: it can be used all the same."""
-    model = model.removeprefix("models/")  # as Google lists its own
+    """Profile of a model; `UNKNOWN` if the file has none. Such a model can be used all the same."""
+    model = model.removeprefix("models/")  # the form in which Google lists its models
     profile = _find(_SAME_MODELS.get(provider, provider), model)
     if profile is None and provider in _GATEWAYS:
         profile = _resold(provider, model)
@@ -50,16 +51,16 @@ def lookup(provider: str, model: str) -> Profile:
 
 
 def with_changes(profile: Profile, changes: Mapping[str, Any]) -> Profile:
-    """A profile with some of its fields changed. Checks them as it does those of the file."""
+    """A profile with some fields replaced, validated like the profiles of the file."""
     unknown = changes.keys() - set(Profile.__struct_fields__)
     if unknown:
         names = ", ".join(Profile.__struct_fields__)
-        raise ConfigError(f"a profile has no {', '.join(sorted(unknown))}: use {names}")
+        raise ConfigError(f"a profile has no field {', '.join(sorted(unknown))}: use {names}")
     try:
         fields = {**msgspec.to_builtins(profile), **msgspec.to_builtins(changes)}
         return msgspec.convert(fields, Profile)
     except (msgspec.ValidationError, TypeError) as error:
-        raise ConfigError(f"profile={dict(changes)!r} cannot be right: {error}") from None
+        raise ConfigError(f"profile={dict(changes)!r} is not valid: {error}") from None
 
 
 # --- By name ------------------------------------------------------------------------------------
@@ -67,13 +68,15 @@ def with_changes(profile: Profile, changes: Mapping[str, Any]) -> Profile:
 _RELEASE: Final = re.compile(
     r"(?:-\d{8}|-\d{4}-\d{2}-\d{2}|-\d{2}-\d{4}|-\d{3,4}|-latest|-preview|-v\d+|@[^@]*|:[^:]*)$"
 )
-"""What may stand behind a model's name without making it another model: a date, a revision, where
-it runs. A short number is a version, and so another model."""
+"""Suffixes that do not make another model: a date, a revision, the place where it runs.
+
+A short number is a version, and so another model.
+"""
 _POINT: Final = re.compile(r"(?<=\d)\.(?=\d)")
 
 
 def _plain(name: str) -> str:
-    """The same for every spelling: some write `claude-opus-4.5`, and some write capitals."""
+    """Normalized name: some providers write `claude-opus-4.5`, and some write capitals."""
     return _POINT.sub("-", name.lower())
 
 
@@ -88,7 +91,7 @@ def _index(provider: str) -> Mapping[str, Profile]:
 
 
 def _find(provider: str, model: str) -> Profile | None:
-    """The profile with the longest name that this one begins with."""
+    """The profile whose name is the longest prefix of this one."""
     index = _index(provider)
     name = _plain(model)
     while name not in index:
@@ -99,7 +102,7 @@ def _find(provider: str, model: str) -> Profile | None:
     return index[name]
 
 
-# --- Sold by others -----------------------------------------------------------------------------
+# --- Resold models --------------------------------------------------------------------------------
 
 _SAME_MODELS: Final = {"azure": "openai", "openai-chat": "openai"}
 _GATEWAYS: Final = frozenset({"openai-compatible", "openrouter", "perplexity"})
@@ -114,15 +117,15 @@ _VENDORS: Final = {
     "x-ai": "xai",
     "xai": "xai",
 }
-"""How those who pass on a request spell the vendor of a model."""
+"""Vendors by the names that gateways use for them."""
 _SOLD: Final = re.compile(rf"(?:^|[/.])({'|'.join(_VENDORS)})[/.](.+)$", re.IGNORECASE)
 """`anthropic/claude-opus-5.5`, or `us.anthropic.claude-opus-5-5-v1:0`."""
 _AT_LIST_PRICE: Final = frozenset({"anthropic", "google", "openai", "xai"})
-"""Nobody else serves their models, so that OpenRouter asks what they ask."""
+"""Vendors whose models no other company serves, so that OpenRouter charges their prices."""
 
 
 def _resold(provider: str, model: str) -> Profile | None:
-    """What the vendor's own profile says of a model that somebody else passes on."""
+    """The vendor's profile of a model that a gateway resells."""
     sold = _SOLD.search(model)
     if sold is None:
         return None
@@ -131,5 +134,5 @@ def _resold(provider: str, model: str) -> Profile | None:
     if profile is None:
         return None
     at_list_price = provider == "openrouter" and vendor in _AT_LIST_PRICE and ":free" not in model
-    # Options are words of the vendor's own protocol, and this is not it.
+    # Options belong to the vendor's own protocol, which the gateway does not use.
     return replace(profile, price=profile.price if at_list_price else None, options={})

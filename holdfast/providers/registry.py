@@ -1,7 +1,7 @@
 """Resolves `provider:model` to a `Model`: its protocol, address and key.
 
-The only place that reads the environment for it. Making a model asks nobody: whether the key is
-right and the model exists is heard with the first answer.
+Only this module reads the environment for that. Creating a model sends no request: whether the key
+and the model are valid shows with the first answer.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from holdfast.providers.http import Http
 
 DEMO_NAME: Final = "demo"
-"""A name without a provider: the one model that needs neither a key nor a network."""
+"""Name of the demo model, the only one without a provider. It needs neither a key nor a network."""
 
 
 class NeedsKey(ConfigError):
-    """Nobody has given the key that the provider wants."""
+    """A key that the provider requires is missing."""
 
 
 def model(
@@ -41,17 +41,18 @@ def model(
     environ: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Model:
-    """The model that `provider:model` names.
+    """Create the model that `provider:model` names.
 
-    The key and the base URL come from the environment where they are not given. `profile` replaces
-    what is known about the model, or changes some of it: `{"window": 32_768}`. `options` are those
-    of the provider's own class, such as `chain` of `OpenAIResponses`. `demo` is a model that asks
-    nobody.
+    The key and the base URL come from the environment unless they are given. `profile` replaces the
+    known facts about the model, or some of them: `{"window": 32_768}`. `options` are those of the
+    provider's own class, such as `chain` of `OpenAIResponses`. `demo` is a model that sends no
+    requests.
     """
     if isinstance(name, str) and name.partition(":")[0].strip() == DEMO_NAME:
         options_without_use = {"api_key": api_key, "base_url": base_url, "headers": headers}
         return _demo(name, {**options_without_use, "profile": profile, "http": http}, options)
-    environ = os.environ if environ is None else environ  # no default: help() would print the keys
+    # not as a default: help() would print the keys
+    environ = os.environ if environ is None else environ
     facts, id = _parsed(name)
     make = _class_of(facts.protocol)
     _check_options(facts, make, options)
@@ -72,7 +73,7 @@ def model(
 
 
 def options_of(provider: str) -> tuple[str, ...]:
-    """What `model` takes for this provider, beside its key and what only a program can give."""
+    """Names of the options that `model` accepts for a provider, except the key and `http`."""
     return (
         "base_url",
         "headers",
@@ -82,22 +83,23 @@ def options_of(provider: str) -> tuple[str, ...]:
 
 
 class UsableProvider(Value, frozen=True):
-    """A provider that can be asked, as far as the environment says."""
+    """A provider that can be used, according to the environment."""
 
     name: str
     variable: str | None
-    """The environment variable that says so; None where the address that was given does."""
+    """Environment variable with its key or address; None if the address was given as an
+    argument."""
     models: tuple[str, ...]
-    """Those that are known, as `model` takes them. There may be others."""
+    """Names of its known models, as `model` takes them. There may be others."""
 
 
 def usable_providers(
     environ: Mapping[str, str] | None = None, base_urls: Mapping[str, str] | None = None
 ) -> tuple[UsableProvider, ...]:
-    """Who can be asked with this environment. Nobody is asked whether that is so.
+    """The providers that can be used with this environment. No request checks that.
 
-    A local server counts when something says where it is, not because it may be running.
-    `base_urls`: of providers by their names, as they are given to `model`.
+    A local server counts only if something names its address. `base_urls`: base URLs by provider
+    name, as they are given to `model`.
     """
     environ = os.environ if environ is None else environ
     usable = []
@@ -110,19 +112,19 @@ def usable_providers(
 
 
 class UnusableProvider(Value, frozen=True):
-    """A provider that cannot be asked, or of which nothing says that it can."""
+    """A provider that cannot be used, or for which nothing is configured."""
 
     name: str
     remedy: str
-    """What to do about it, for people: "set GROQ_API_KEY". Shows no key."""
+    """What to do about it, for people: "set GROQ_API_KEY". Contains no key."""
     broken: bool = False
-    """Whether something is set for it that cannot be right."""
+    """Whether its configuration is invalid, rather than missing."""
 
 
 def unusable_providers(
     environ: Mapping[str, str] | None = None, base_urls: Mapping[str, str] | None = None
 ) -> tuple[UnusableProvider, ...]:
-    """All that `usable_providers` leaves out, each with what to do about it."""
+    """The providers that `usable_providers` leaves out, each with what to do about it."""
     environ = os.environ if environ is None else environ
     unusable = []
     for facts in PROVIDERS.values():
@@ -147,7 +149,7 @@ def address_variables(provider: str) -> tuple[str, ...]:
 
 
 def has_key(provider: str, environ: Mapping[str, str] | None = None) -> bool:
-    """Whether the environment has a key for it, also where it needs none."""
+    """Whether the environment has a key for a provider, also if it needs none."""
     environ = os.environ if environ is None else environ
     return _first_set(environ, PROVIDERS[provider].keys) is not None
 
@@ -155,9 +157,9 @@ def has_key(provider: str, environ: Mapping[str, str] | None = None) -> bool:
 def base_url_of(
     provider: str, given: str | None = None, environ: Mapping[str, str] | None = None
 ) -> str | None:
-    """Where a provider is asked, for people. None when nobody has said where, or no address.
+    """Base URL of a provider, for people. None if there is none, or if it is not valid.
 
-    Without what an address may hold of secrets: a password, which no model takes, and a query.
+    Secrets in it are left out: a password, which no model accepts, and the query.
     """
     environ = os.environ if environ is None else environ
     try:
@@ -171,7 +173,7 @@ def base_url_of(
 def _misconfiguration(
     facts: ProviderFacts, environ: Mapping[str, str], base_url: str | None
 ) -> str | None:
-    """What is set for this provider and cannot be right."""
+    """Error in the configuration of a provider, or None."""
     try:
         if _first_set(environ, facts.keys):
             _key(facts, None, environ)
@@ -186,8 +188,8 @@ def _remedy(facts: ProviderFacts, environ: Mapping[str, str], base_url: str | No
     key, url = " or ".join(facts.keys), " or ".join(facts.urls)
     if facts.base_url is not None and not facts.needs_key:
         return (
-            f"needs no key: asked at {facts.base_url}; set {url} when it runs elsewhere, "
-            "or to let the chats of a server name it"
+            f"needs no key: expected at {facts.base_url}; set {url} if it runs elsewhere, "
+            "or to let the chats of a server use it"
         )
     missing = [key] if facts.needs_key and _first_set(environ, facts.keys) is None else []
     if facts.base_url is None and not _has_address(facts, environ, base_url):
@@ -205,7 +207,7 @@ def _is_usable(facts: ProviderFacts, environ: Mapping[str, str], base_url: str |
 
 
 def _has_address(facts: ProviderFacts, environ: Mapping[str, str], base_url: str | None) -> bool:
-    """Whether anybody has said where it is."""
+    """Whether an address of the provider is configured."""
     return bool(base_url) or _first_set(environ, facts.urls) is not None
 
 
@@ -237,8 +239,7 @@ _PROVIDER_BY_PREFIX: Final = (
     ("llama", "ollama"),
     ("qwen", "ollama"),
 )
-"""Who a model is asked for at, by how its name begins. Used to guess what was meant, never to
-choose."""
+"""Providers by the prefixes of their models' names. Used in error messages, never to choose one."""
 
 _PROVIDER_ALIASES: Final = {
     "claude": "anthropic",
@@ -250,21 +251,21 @@ _PROVIDER_ALIASES: Final = {
     "moonshotai": "moonshot",
     "x-ai": "xai",
 }
-"""What people call providers whose name here is spelled quite differently."""
+"""Other names that people use for providers."""
 
 _UNSUPPORTED_PROVIDERS: Final = {
     "github": "GitHub Models ended on 30 July 2026",
     **dict.fromkeys(
         ("aws", "bedrock", "cohere", "google-vertex", "vertex", "vertexai"),
-        "it is reached over the bridge to pydantic-ai, see docs/bridge.md",
+        "use the bridge to pydantic-ai, see docs/bridge.md",
     ),
 }
-"""Providers that people may ask for, and what there is to say about them."""
+"""Providers that are not supported directly, and what to tell people about them."""
 
 
 def _parsed(name: str) -> tuple[ProviderFacts, str]:
     if not isinstance(name, str):
-        raise ConfigError(f"a model is named by text, and this is {name!r}: use 'provider:model'")
+        raise ConfigError(f"the name of a model is text, not {name!r}: use 'provider:model'")
     provider, colon, id = (part.strip() for part in name.partition(":"))
     facts = PROVIDERS.get(provider)
     if not colon and facts is None:
@@ -272,17 +273,17 @@ def _parsed(name: str) -> tuple[ProviderFacts, str]:
     if facts is None:
         names = ", ".join((*PROVIDERS, DEMO_NAME))
         why = _UNSUPPORTED_PROVIDERS.get(provider.lower()) or _suggestion(name)
-        raise ConfigError(f"there is no provider {provider!r}: {why} (known are {names})")
+        raise ConfigError(f"there is no provider {provider!r}: {why} (the known ones are {names})")
     if not id:
         names = "".join(f", such as '{provider}:{one}'" for one in profiles.models(provider)[:1])
         raise ConfigError(f"{name!r} names no model: write '{provider}:model'{names}")
     if not id.isprintable():
-        raise ConfigError(f"{name!r} holds a character that no model's name has")
+        raise ConfigError(f"{name!r} contains a character that no model's name has")
     return facts, id
 
 
 def _suggestion(name: str) -> str:
-    """What was probably meant by a name that is none, as a sentence."""
+    """A sentence that suggests what an invalid name was meant to be."""
     from difflib import get_close_matches
 
     if get_close_matches(name.lower(), [DEMO_NAME], cutoff=0.75):
@@ -303,7 +304,7 @@ def _suggestion(name: str) -> str:
 
 
 def _first_set(environ: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, str] | None:
-    """The first of these variables that says anything, and what. An empty one says nothing."""
+    """The first of these variables that is set and not empty, with its value."""
     for name in names:
         value = environ.get(name, "").strip()
         if value:
@@ -318,8 +319,8 @@ def _key(facts: ProviderFacts, given: str | None, environ: Mapping[str, str]) ->
     source, key = ("api_key", given) if given else _first_set(environ, facts.keys) or ("", "")
     if _is_broken(key):
         raise ConfigError(
-            f"{source} holds a line break, a blank or another character that no key has: "
-            "was something else copied along with it?"  # what it holds is not shown
+            f"{source} contains a line break, a blank or another character that no key has: "
+            "was something else copied along with it?"  # the value is not shown
         )
     if not key and facts.needs_key:
         variables = " or ".join(facts.keys)
@@ -328,7 +329,7 @@ def _key(facts: ProviderFacts, given: str | None, environ: Mapping[str, str]) ->
 
 
 def _is_broken(key: str) -> bool:
-    """Whether it can be no key. It would become part of a header."""
+    """Whether a text cannot be a key. It would become part of a header."""
     return not (key.isascii() and key.isprintable()) or " " in key
 
 
@@ -336,7 +337,7 @@ def _base_url(facts: ProviderFacts, given: str | None, environ: Mapping[str, str
     source, url = _address(facts, given, environ)
     if "@" in urlsplit(url).netloc:
         raise ConfigError(
-            f"{source} holds a user or a password: leave it out "
+            f"{source} contains a user or a password: leave it out "
             "(in a program: headers={'Authorization': …})"
         )
     return url
@@ -345,7 +346,7 @@ def _base_url(facts: ProviderFacts, given: str | None, environ: Mapping[str, str
 def _address(
     facts: ProviderFacts, given: str | None, environ: Mapping[str, str]
 ) -> tuple[str, str]:
-    """Who says where it is, and where."""
+    """The source of the base URL, for error messages, and the URL."""
     if not isinstance(given, str | None):
         raise ConfigError(
             f"base_url is of type {type(given).__name__}: use text, as in https://host/path"
@@ -361,16 +362,16 @@ def _address(
         return "", facts.base_url
     try:
         url = _reachable_url(url) if source == "OLLAMA_HOST" else url
-    except ValueError:  # a port that is no number, a bracket that is not closed
+    except ValueError:  # a port that is not a number, a bracket that is not closed
         url = ""
     if not is_address(url):
-        raise ConfigError(f"{source} is no address: use http(s)://host/path")
+        raise ConfigError(f"{source} is not an address: use http(s)://host/path")
     parts = urlsplit(url)
     return source, parts._replace(path=parts.path.rstrip("/") or facts.path).geturl()
 
 
 def _reachable_url(host: str) -> str:
-    """Where to reach a server that listens here: `0.0.0.0`, `host:port` or a whole URL."""
+    """URL of a server that listens at this address: `0.0.0.0`, `host:port` or a whole URL."""
     if "://" in host:
         return host
     parts = urlsplit(f"//{host}")
@@ -385,7 +386,9 @@ def _profile(provider: str, id: str, profile: Profile | Mapping[str, Any] | None
     if isinstance(profile, Profile):
         return profile
     if not isinstance(profile, Mapping | None):
-        raise ConfigError(f"profile is {profile!r}: use Profile(…), or a dict of what differs")
+        raise ConfigError(
+            f"profile is {profile!r}: use Profile(…), or a dict with the fields that differ"
+        )
     listed = profiles.lookup(provider, id)
     return profiles.with_changes(listed, profile) if profile else listed
 
@@ -394,7 +397,7 @@ def _profile(provider: str, id: str, profile: Profile | Mapping[str, Any] | None
 
 
 def _class_of(protocol: WireProtocol) -> Callable[..., Model]:
-    """Imported here and not before: whoever asks one provider needs the code for one."""
+    """The class of a protocol. Imported on demand: using one provider loads the code of one."""
     match protocol:
         case "anthropic":
             from holdfast.providers.anthropic import Anthropic
@@ -422,7 +425,7 @@ def _demo(name: str, options_without_use: Mapping[str, Any], options: Mapping[st
         raise ConfigError(f"there is no model {name!r}: write {DEMO_NAME!r}")
     useless = [option for option, value in options_without_use.items() if value is not None]
     if useless:
-        raise ConfigError(f"{DEMO_NAME} asks nobody: leave {', '.join(useless)} out")
+        raise ConfigError(f"{DEMO_NAME} sends no requests: leave {', '.join(useless)} out")
     _refuse_unknown(DEMO_NAME, Demo, options)
     return Demo(**options)
 
@@ -434,7 +437,7 @@ def _check_options(
         return
     responses = facts.protocol == "openai_responses"
     if responses and options.get("chain") and facts.name not in ("openai", "azure"):
-        raise ConfigError(f"{facts.name} keeps no answers to build upon: leave chain out")
+        raise ConfigError(f"{facts.name} does not store answers: leave chain out")
     _refuse_unknown(facts.name, make, options)
 
 
@@ -447,7 +450,7 @@ def _refuse_unknown(provider: str, make: Callable[..., Model], options: Mapping[
 
 
 def _own_options(make: Callable[..., Model]) -> list[str]:
-    """What the class of a provider takes that `model` does not know of."""
+    """Names of the options of a provider's class that `model` itself does not have."""
     from inspect import signature
 
     ours = {"model", "provider", *signature(model).parameters}

@@ -7,27 +7,27 @@ from typing import Final, NamedTuple
 from holdfast.kernel.errors import ProviderError
 
 MAX_EVENT_BYTES: Final = 32 * 1024 * 1024
-"""Bytes of one event. Whoever sends more without an end sends none."""
+"""Maximum bytes of one event. A stream that exceeds it fails."""
 MAX_UNFRAMED_BYTES: Final = 64 * 1024
-"""Bytes that are kept of what is no event."""
+"""Maximum bytes kept of what is not an event."""
 BOM: Final = b"\xef\xbb\xbf"
-"""Some put it before everything else."""
+"""Byte order mark, which some servers send first."""
 
 
 class _Lines:
-    """Splits a stream into its lines, wherever its pieces are cut."""
+    """Splits a stream into lines, independent of where its chunks end."""
 
     def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         self._limit = limit
         self._pieces: list[bytes] = []
-        """Of the line that has no end yet. Joined once, when its end is there."""
+        """Pieces of the incomplete line. Joined once, when its end arrives."""
         self._data: list[bytes] = []
-        """Lines of the event that has no end yet."""
+        """Data lines of the incomplete event."""
         self._held = 0
-        """Bytes that have arrived since the last whole event, at the most."""
+        """Upper bound of the bytes that arrived since the last complete event."""
 
     def _whole(self, data: bytes) -> list[bytes]:
-        """The lines that are complete with these bytes; what is left is kept."""
+        """The lines that these bytes complete; the rest is kept."""
         lines = data.split(b"\n")
         rest = lines.pop()
         if self._pieces and lines:
@@ -53,20 +53,20 @@ class _Lines:
 
 
 class EventParser(_Lines):
-    """Splits a stream into its events, wherever its pieces are cut.
+    """Parses a stream into the data of its events, independent of where its chunks end.
 
-    Names, ids and comments are left out: what providers send says its own type. So are events
-    without a word, by which some gateways show that they are alive.
+    Names, ids and comments are dropped, because the JSON of providers names its own type. So are
+    empty events, which some gateways send as keep-alives.
     """
 
     def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         super().__init__(limit)
         self.unframed = bytearray()
-        """What was written into the stream without being an event, from where it began like JSON:
-        its lines, as far as anybody wants to know."""
+        """What the stream contains outside its events, from the first line that looks like JSON;
+        truncated."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The data of each event that is complete with these bytes."""
+        """The data of each event that these bytes complete."""
         events: list[bytes] = []
         lines = self._data
         for line in self._whole(data):
@@ -87,21 +87,24 @@ class EventParser(_Lines):
         return events
 
     def end(self) -> list[bytes]:
-        """What is left when the stream has ended: an event that lacks only its blank line."""
+        """Data of a last event that lacks only its blank line.
+
+        Call it when the stream has ended.
+        """
         return self.feed(b"\n\n")
 
 
 class NamedEvent(NamedTuple):
-    """An event with all that it says."""
+    """A server-sent event with its id and name."""
 
     id: str | None
-    """None when it has none of its own."""
+    """Id of the event; None if it has none of its own."""
     event: str
     data: bytes
 
 
 class NamedEventParser(_Lines):
-    """The same with names and ids, for streams that need them to be understood."""
+    """Parses a stream into events with names and ids, for protocols that need them."""
 
     def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         super().__init__(limit)
@@ -109,7 +112,7 @@ class NamedEventParser(_Lines):
         self._event = ""
 
     def feed(self, data: bytes) -> list[NamedEvent]:
-        """Each event that is complete with these bytes. One that was cut off is none."""
+        """Each event that these bytes complete. An event that was cut off is dropped."""
         events: list[NamedEvent] = []
         for line in self._whole(data):
             name, _, value = line.rstrip(b"\r").partition(b":")
@@ -134,6 +137,6 @@ class NamedEventParser(_Lines):
 
 
 def _data(lines: list[bytes]) -> bytes:
-    """The data of an event, without what belongs to the ends of its lines."""
+    """The data of an event, without line ends."""
     data = lines[0] if len(lines) == 1 else b"\n".join(lines)
     return data.rstrip(b"\r")

@@ -1,7 +1,7 @@
 """Converts a JSON schema for OpenAI's strict mode. Pure.
 
-Strict mode holds a model to a schema token by token, and therefore takes only a part of the
-language: every object is closed and has all of its fields, and many rules are unknown to it.
+Strict mode constrains a model to a schema token by token. It accepts only a subset of JSON schema:
+every object is closed and has all of its fields, and many keywords are unknown.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _SUPPORTED_KEYWORDS: Final = frozenset(
         "type",
     }
 )
-"""Taken as they are."""
+"""Keywords that are passed on unchanged."""
 _DROPPED_KEYWORDS: Final = frozenset({"$comment", "$id", "$schema", "required"})
-"""Said otherwise, or nothing that a model needs to know."""
+"""Keywords that are expressed in another way, or irrelevant to a model."""
 _UNSUPPORTED_KEYWORDS: Final = UNENFORCEABLE_KEYWORDS | {"allOf"}
-"""Shapes that strict mode has no word for."""
+"""Keywords that strict mode cannot express."""
 _CHOICE_KEYWORDS: Final = frozenset({"anyOf", "oneOf"})
 _FORMATS: Final = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
@@ -41,20 +41,21 @@ _LOOKAROUND: Final = ("(?=", "(?!", "(?<=", "(?<!")
 
 
 class _NotStrict(Exception):
-    """Strict mode cannot say it."""
+    """Strict mode cannot express the schema."""
 
 
 def strict_schema(schema: JsonSchema) -> tuple[dict[str, Any], bool]:
-    """The schema for strict mode and True; or the schema as it is and False, where strict mode
-    would not take it or would forbid what it allows.
+    """The schema for strict mode and True; or the unchanged schema and False.
 
-    A field that may be left out has to be given in strict mode, with a value that the schema
-    allows: so whatever fits the strict schema has the shape of the original. Rules that strict mode
-    does not know are told in the description.
+    False means that strict mode would refuse the schema, or forbid values that it allows.
+
+    Strict mode requires optional fields too, with a value that the schema allows, so every answer
+    also fits the original schema. Keywords that strict mode does not know are added to the
+    description.
     """
     plain = _resolved_root(dict(schema))
     if plain.get("type") != "object" or not _CHOICE_KEYWORDS.isdisjoint(plain):
-        return plain, False  # a root is one object, and no choice between several
+        return plain, False  # a root is one object, not a choice between several
     try:
         return _strict(plain), True
     except _NotStrict:
@@ -62,7 +63,7 @@ def strict_schema(schema: JsonSchema) -> tuple[dict[str, Any], bool]:
 
 
 def _resolved_root(schema: dict[str, Any]) -> dict[str, Any]:
-    """A root that only refers to a definition, as that definition: a root has to be an object."""
+    """A root with its reference replaced by the definition, because a root has to be an object."""
     visited: set[str] = set()
     while (ref := schema.get("$ref")) is not None and ref not in visited:
         visited.add(ref)
@@ -80,7 +81,7 @@ def _strict(schema: Any) -> dict[str, Any]:
     if not isinstance(schema, Mapping) or not _UNSUPPORTED_KEYWORDS.isdisjoint(schema):
         raise _NotStrict
     if len(schema.keys() & {*_CHOICE_KEYWORDS, "$ref"}) > 1:
-        raise _NotStrict  # all of them hold, and there is a word for one
+        raise _NotStrict  # all of them apply, and only one can be expressed
     result: dict[str, Any] = {}
     rules: list[str] = []
     for key, value in schema.items():
@@ -125,7 +126,7 @@ _TYPE_NAMES: Final[Mapping[type, str]] = {
 
 
 def _add_type(result: dict[str, Any]) -> None:
-    """Strict mode wants to know what every value is. Listed values say it themselves."""
+    """Add the type, which strict mode requires. The type of listed values follows from them."""
     if "type" not in result and ("enum" in result or "const" in result):
         values = result["enum"] if "enum" in result else [result["const"]]
         names = list(dict.fromkeys(_TYPE_NAMES.get(type(value), "") for value in values))
@@ -139,7 +140,7 @@ def _add_type(result: dict[str, Any]) -> None:
 
 
 def _close_object(schema: JsonSchema, result: dict[str, Any]) -> None:
-    """An object has exactly its fields. One that is meant to have others is not for strict mode."""
+    """Close an object: strict mode has no additional properties."""
     properties = result.setdefault("properties", {})
     if schema.get("additionalProperties", not properties) is not False:
         raise _NotStrict
@@ -148,7 +149,10 @@ def _close_object(schema: JsonSchema, result: dict[str, Any]) -> None:
 
 
 def _reference_alone(result: dict[str, Any]) -> dict[str, Any]:
-    """A reference stands alone: what is said beside it is said around it."""
+    """A schema whose reference has no other keywords, as required.
+
+    They move to a schema around it.
+    """
     if "$ref" not in result or len(result) == 1:
         return result
     around = {key: value for key, value in result.items() if key != "$ref"}

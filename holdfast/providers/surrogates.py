@@ -1,8 +1,8 @@
 """Joins characters that a provider split across two events. Pure.
 
-A text that is streamed may be cut anywhere, also within a character that JSON writes as two
-escapes: one ends the text of an event, the other begins that of the next. No reader of ours takes
-such an event, so whoever fails at one comes here, and nobody else pays for it.
+Streamed text may be cut anywhere, also inside a character that JSON writes as two escapes: one ends
+the text of an event, the other begins that of the next. No JSON parser here accepts such an event,
+so a decoder calls this only after a parse error, and other events cost nothing.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ _ESCAPE: Final = re.compile(
     rb"|\\." % {b"first": _FIRST, b"second": _SECOND},
     re.DOTALL,
 )
-"""Any escape, one after the other: an escaped backslash begins none."""
+"""Matches each escape in turn; an escaped backslash does not begin another one."""
 
 
 class SurrogateJoiner:
-    """The halves of characters in one stream."""
+    """Joins the surrogate halves of one stream."""
 
     def __init__(self) -> None:
         self._pending = b""
-        """The half at the end of a text, until there is a text that begins with the other."""
+        """Half of a character at the end of a text, until a text begins with the other half."""
 
     def joined(self, event: bytes) -> bytes:
-        """An event with whole characters only, or as it is if there are no others in it. A half
-        whose other half does not come is left out: it says nothing."""
+        """The event with its characters joined, or unchanged if none was split.
+
+        A half whose other half never arrives is dropped.
+        """
         pending, self._pending = self._pending, b""
 
         def whole(escape: re.Match[bytes]) -> bytes:
@@ -40,7 +42,7 @@ class SurrogateJoiner:
                 case "ends":
                     self._pending = escape[0]
                     return b""
-                case "begins":  # more than once where an event says the same in two places
+                case "begins":  # more than once if an event repeats the text in two fields
                     first = pending or self._pending
                     return first + escape[0] if first else b""
                 case "alone":

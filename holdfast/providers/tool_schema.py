@@ -10,28 +10,30 @@ from typing import Any, Final
 from holdfast.providers.json_body import encoded
 
 OPENAI_ROOT_KEYWORDS: Final = frozenset({"$ref", "allOf", "anyOf", "enum", "not", "oneOf"})
-"""Words that OpenAI refuses at the root of a function's parameters."""
+"""Keywords that OpenAI refuses at the root of a function's parameters."""
 CHOICE_KEYWORDS: Final = frozenset({"allOf", "anyOf", "oneOf"})
-"""Of these, those that Anthropic refuses too."""
+"""Those of these keywords that Anthropic refuses too."""
 MAX_REF_DEPTH: Final = 4
-"""How far the root of a schema is followed. One may refer to itself."""
+"""How many references from the root of a schema are followed; a schema may refer to itself."""
 MAX_NAME_LENGTH: Final = 64
 _INVALID_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def nameable(name: str) -> str:
-    """A name that OpenAI takes for a tool or a schema: of something that has none, none."""
+    """A valid OpenAI name for a tool or a schema; empty for an empty name."""
     return _INVALID_IN_NAMES.sub("_", name)[:MAX_NAME_LENGTH]
 
 
 def one_object(
     schema: Mapping[str, Any], refused: AbstractSet[str] = OPENAI_ROOT_KEYWORDS
 ) -> tuple[dict[str, Any], str]:
-    """A schema whose root is an object with fields and without the words that are refused there,
-    and the rest of it in words."""
+    """A schema whose root is an object, without keywords that are refused there.
+
+    They are returned as an instruction in words.
+    """
     result = {key: value for key, value in schema.items() if key not in refused}
     result.setdefault("type", "object")
-    result.setdefault("properties", {})  # an object without is refused
+    result.setdefault("properties", {})  # an object without properties is refused
     rest = {key: value for key, value in schema.items() if key in refused}
     if not rest:
         return result, ""
@@ -43,14 +45,17 @@ def one_object(
 
 
 def with_names(schema: Mapping[str, Any], valid: re.Pattern[str]) -> tuple[dict[str, Any], str]:
-    """A schema whose fields all have names that are taken, and the other fields in words: a model
-    that knows of them gives them all the same."""
+    """A schema with only those fields whose names are valid.
+
+    The other fields are returned as an instruction in words; a model that reads it supplies them
+    too.
+    """
     result = dict(schema)
     fields = schema.get("properties") or {}
     odd = [name for name in fields if not valid.fullmatch(name)]
     if not odd:
         return result, ""
-    result.pop("additionalProperties", None)  # now they are such
+    result.pop("additionalProperties", None)  # the other fields are additional properties now
     result["properties"] = {name: fields[name] for name in fields if name not in odd}
     rest: dict[str, Any] = {"properties": {name: fields[name] for name in odd}}
     if "required" in schema:
@@ -66,7 +71,7 @@ def _as_instruction(rest: Mapping[str, Any]) -> str:
 def _parts_of(
     schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0
 ) -> list[Mapping[str, Any]]:
-    """The schemas that a schema is put together from, and those that they are."""
+    """The schemas that a schema combines, and those that these combine in turn."""
     parts = [part for key in sorted(CHOICE_KEYWORDS) for part in schema.get(key, ())]
     if "$ref" in schema:
         parts.append(_referenced(str(schema["$ref"]), root))

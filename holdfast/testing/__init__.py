@@ -1,5 +1,19 @@
-"""What tests of agents need: models and providers that play a script, virtual time, a check for
-leaks."""
+"""Tools for testing agents: scripted models, fake providers, virtual time, a check for leaks.
+
+Everything here is for tests and benchmarks of users and of this project; no code outside tests may
+depend on it. It needs no test framework: pytest is not imported.
+
+- **A script replaces the model.** A `ScriptedModel` yields deltas; a `FakeProvider` plays the same
+  script in a real protocol, in memory or on loopback, and refuses what the real provider refuses.
+- **The test controls time.** On a `VirtualLoop` the clock jumps to the next timer, so a test that
+  waits for an hour takes no time. `ports` makes ids and randomness deterministic.
+- **Failures are items of a script**: `fail`, `cut`, `hang`, `lost` and others stand where they
+  should happen.
+- **Every model keeps one contract.** `conformance` has it as cases for any model.
+
+Read `script.py` first, then `virtual_time.py`. `fake` has one module per protocol; `postgres.py`
+starts a private server; `recorded.py` replays the recordings of a server.
+"""
 
 from holdfast.testing.fake.faults import (
     dripping,

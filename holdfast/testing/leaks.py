@@ -13,11 +13,11 @@ from holdfast.testing.virtual_time import describe_task
 
 @asynccontextmanager
 async def no_leaked_tasks(*, turns: int = 10) -> AsyncIterator[None]:
-    """Fail unless every task started inside has ended, and nothing was reported to the event loop.
+    """Fail if a task started inside still runs, or an error was reported to the event loop.
 
-    A task has `turns` turns of the loop to end after the block. Reported are, for example, an
-    exception that nobody retrieved and a generator that failed while it was being closed. Where the
-    block itself raises, what was left behind is added to that exception as a note.
+    A task has `turns` iterations of the loop to end after the block. Reported errors are, for
+    example, an exception that was never retrieved and a generator that failed while it was being
+    closed. If the block itself raises, the findings are added to that exception as notes.
 
     Also a decorator for async functions.
     """
@@ -35,16 +35,16 @@ async def no_leaked_tasks(*, turns: int = 10) -> AsyncIterator[None]:
         try:
             yield
         except Exception as error:
-            for line in await _left(before, reports, turns):
+            for line in await _findings(before, reports, turns):
                 error.add_note(line)
             raise
-        if left := await _left(before, reports, turns):
-            raise AssertionError("\n".join(left))
+        if findings := await _findings(before, reports, turns):
+            raise AssertionError("\n".join(findings))
     finally:
         loop.set_exception_handler(handler)
 
 
-async def _left(before: set[asyncio.Task[Any]], reports: list[str], turns: int) -> list[str]:
+async def _findings(before: set[asyncio.Task[Any]], reports: list[str], turns: int) -> list[str]:
     # Young objects only: that is cheap, and finds the tasks that failed a moment ago.
     gc.collect(1)
     leaked: set[asyncio.Task[Any]] = set()

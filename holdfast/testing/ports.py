@@ -1,4 +1,4 @@
-"""Deterministic `Ports` for tests: time, ids and randomness are the same each time."""
+"""Deterministic `Ports` for tests: time, ids and randomness are the same in each run."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 def ports(seed: int = 0, *, clock: Clock | None = None) -> Ports:
-    """A fresh world: the clock starts at a fixed moment, chance is seeded, ids count from `id-1`.
+    """New ports: the clock starts at a fixed moment, randomness is seeded, ids count from `id-1`.
 
     Tools that are not `async` run on the event loop instead of in a thread, because virtual time
-    cannot see threads: while one runs, nothing else does.
+    cannot observe threads. While such a tool runs, nothing else does.
     """
     numbers = itertools.count(1)
-    threads = _Inline()
+    threads = _InlineThreads()
     return Ports(
         now=(clock or Clock()).now,
         random=random.Random(seed).random,
@@ -32,30 +32,30 @@ def ports(seed: int = 0, *, clock: Clock | None = None) -> Ports:
     )
 
 
-class _Inline:
-    """Threads that are none.
+class _InlineThreads:
+    """Replaces threads: runs their functions on the event loop.
 
-    What a function hands to `from_thread` is run, in order, when the function has returned or
-    raised: it holds the loop until then, so nobody but the function itself can tell the difference.
+    Functions passed to `from_thread` run, in order, when the thread's function has returned or
+    raised. It blocks the loop until then, so no other code can observe the difference.
     """
 
     def __init__(self) -> None:
-        self._asked: list[Callable[[], Awaitable[None]]] | None = None
+        self._pending: list[Callable[[], Awaitable[None]]] | None = None
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         await anyio.lowlevel.checkpoint()  # a real thread does not start when already cancelled
-        asked: list[Callable[[], Awaitable[None]]] = []
+        pending: list[Callable[[], Awaitable[None]]] = []
         try:
-            self._asked = asked
+            self._pending = pending
             try:
                 return function()
             finally:
-                self._asked = None
+                self._pending = None
         finally:
-            for ask in asked:
-                await ask()
+            for job in pending:
+                await job()
 
     def from_thread(self, function: Callable[[], Awaitable[None]]) -> None:
-        if self._asked is None:
+        if self._pending is None:
             raise RuntimeError("from_thread is for functions that run in in_thread")
-        self._asked.append(function)
+        self._pending.append(function)

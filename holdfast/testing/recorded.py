@@ -18,9 +18,9 @@ _KINDS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Delta)}
 
 
 def recorded(path: str | Path) -> list[ScriptItem]:
-    """What each call of a model yielded, in the order of the calls: turns for a `ScriptedModel`.
+    """The recorded answers in the order of the calls, as turns for a `ScriptedModel`.
 
-    One that ended with an error ends so again, with one of the same kind; one that was stopped is
+    An answer that ended with an error ends with an error of the same kind; an interrupted one is
     cut there.
     """
     turns: list[list[ScriptItem]] = []
@@ -36,11 +36,11 @@ def recorded(path: str | Path) -> list[ScriptItem]:
                 case "end":
                     turns[-1].extend(_end(turns[-1], line.get("error")))
         except (msgspec.DecodeError, msgspec.ValidationError, KeyError, IndexError, TypeError):
-            raise ConfigError(f"{path}, line {number}: this is no recording") from None
+            raise ConfigError(f"{path}, line {number}: this is not a recording") from None
     return [*turns]
 
 
-def _end(said: list[ScriptItem], error: dict[str, str] | None) -> list[ScriptItem]:
+def _end(deltas: list[ScriptItem], error: dict[str, str] | None) -> list[ScriptItem]:
     if error is not None and "kind" in error:
         return [fail(error["message"], kind=error["kind"])]  # type: ignore[arg-type]
-    return [] if said and isinstance(said[-1], Finished) else [cut()]
+    return [] if deltas and isinstance(deltas[-1], Finished) else [cut()]

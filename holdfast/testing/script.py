@@ -7,17 +7,17 @@
         ]
     )
 
-A turn is what one call of `stream` yields: an item, or a list of items, or a function of the
-request that returns one of these. Items:
+A turn is what one call of `stream` yields: an item, a list of items, or a function of the request
+that returns one of these. Items:
 
 - `say` (a `str` is short for it), `think`, `call`, `call_raw`, `source`, `file`, `notice`, `ping`;
-- trouble: `fail`, `cut`, `hang`, `pause`;
-- `usage` and `finish`, which say how the turn ends; without them it ends as its content suggests;
-- any `Delta`, as it is;
+- failures and delays: `fail`, `cut`, `hang`, `pause`;
+- `usage` and `finish`, which set how the turn ends; without them that follows from its content;
+- any `Delta`, which is yielded unchanged;
 - an `anyio.Event`: the stream waits for it;
-- a function of the request (also an async one): called when the stream gets there.
+- a function of the request, possibly async: called when the stream gets there.
 
-Lists may stand inside lists.
+Lists may be nested.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from holdfast.kernel.model import (
 
 
 class ScriptedCall(Struct, frozen=True):
-    """A call in a script: made by `call` and `call_raw`."""
+    """A tool call in a script, created by `call` and `call_raw`."""
 
     tool: str
     arguments: str
@@ -63,11 +63,11 @@ class ScriptedCall(Struct, frozen=True):
 
 
 class Cut(Struct, frozen=True):
-    """Where a stream ends without saying so: made by `cut`."""
+    """End of a stream without `Finished`, created by `cut`."""
 
 
 class Fault(Struct, frozen=True):
-    """Trouble that only a connection can have: see `holdfast.testing.fake`."""
+    """Base of the faults that only a connection can have: see `holdfast.testing.fake`."""
 
 
 ScriptItem: TypeAlias = Union[
@@ -82,7 +82,8 @@ ScriptItem: TypeAlias = Union[
     "Sequence[ScriptItem]",
 ]
 ScriptedTurn: TypeAlias = ScriptItem | Callable[[Any], ScriptItem]
-"""A function is given what was asked: a `Request`, or what a fake provider received."""
+"""A turn of a script. A function gets the request: a `Request`, or what a fake provider
+received."""
 
 
 class ScriptEnded(HoldfastError):
@@ -103,18 +104,18 @@ class ScriptEnded(HoldfastError):
 
 
 def say(text: str, *, chunks: int = 1) -> ScriptItem:
-    """Text of the answer, in this many deltas."""
+    """Text of the answer, in `chunks` deltas."""
     return [TextDelta(piece) for piece in _pieces(text, chunks)]
 
 
 def think(text: str, *, signature: str | None = None, chunks: int = 1) -> ScriptItem:
-    """Reasoning, whole: a part of its own, with what the provider wants back."""
+    """Reasoning as a part of its own, with the signature that the provider wants back."""
     deltas: list[ScriptItem] = [ReasoningDelta(piece) for piece in _pieces(text, chunks)]
     return [*deltas, PartEnded(signature)]
 
 
 def call(tool: str, /, **arguments: Any) -> ScriptItem:
-    """A complete call of a tool. Ids are counted: `call_1`, `call_2`, …"""
+    """A complete call of a tool. Its id is numbered: `call_1`, `call_2`."""
     return call_raw(tool, msgspec.json.encode(arguments).decode())
 
 
@@ -128,26 +129,30 @@ def call_raw(
     provider_executed: bool = False,
     metadata: Metadata | None = None,
 ) -> ScriptItem:
-    """A call as some model might write it: arguments that are no JSON, an id twice, `""` for none.
+    """A call with any content: arguments that are not JSON, a repeated id, `""` for no id.
 
-    `ended=False` leaves it incomplete, as when an answer is cut in the middle of a call.
+    `ended=False` leaves it incomplete, as when an answer is truncated in the middle of a call.
     """
     return ScriptedCall(tool, arguments, id, chunks, ended, provider_executed, metadata)
 
 
 def source(url: str, title: str | None = None) -> ScriptItem:
+    """A source of the answer."""
     return PartAdded(Source(url, title))
 
 
 def file(media_type: str, data: bytes, name: str | None = None) -> ScriptItem:
+    """A file in the answer."""
     return PartAdded(File(media_type, name, data))
 
 
 def notice(text: str) -> ScriptItem:
+    """A notice for people."""
     return Notice(text)
 
 
 def ping() -> ScriptItem:
+    """A ping of the provider."""
     return Ping()
 
 
@@ -159,14 +164,14 @@ def usage(
     cache_read: int = 0,
     cache_write: int = 0,
 ) -> ScriptItem:
-    """What the turn reports at its end, wherever in the turn this stands."""
+    """Usage that the turn reports at its end, wherever in the turn this item is."""
     return Usage(input, output, reasoning, cache_read, cache_write)
 
 
 def finish(
     reason: FinishReason, *, window: int | None = None, metadata: Metadata | None = None
 ) -> ScriptItem:
-    """End the turn for this reason instead of the one its content suggests."""
+    """End the turn with this finish reason instead of the one that follows from its content."""
     return Finished(reason, None, metadata, window)
 
 
@@ -179,7 +184,7 @@ def fail(
     should_retry: bool | None = None,
     kind: FailureKind | None = None,
 ) -> ScriptItem:
-    """Raise at this point: the exception given, or a `ProviderError` with these facts."""
+    """Raise at this point: the given exception, or a `ProviderError` with these attributes."""
 
     def fail_now(request: Request) -> None:
         if isinstance(error, BaseException):
@@ -197,7 +202,7 @@ def fail(
 
 
 def pause(seconds: float) -> ScriptItem:
-    """Say nothing for a while. In virtual time, whatever else can happen happens meanwhile."""
+    """Wait for some seconds. In virtual time, everything else that can happen happens meanwhile."""
 
     def pause_now(request: Request) -> Awaitable[None]:
         return anyio.sleep(seconds)
@@ -206,7 +211,7 @@ def pause(seconds: float) -> ScriptItem:
 
 
 def hang() -> ScriptItem:
-    """Say nothing any more, until cancelled."""
+    """Wait until cancelled."""
 
     def hang_now(request: Request) -> Awaitable[None]:
         return anyio.sleep_forever()
@@ -215,7 +220,7 @@ def hang() -> ScriptItem:
 
 
 def cut() -> ScriptItem:
-    """End the stream here, politely and without `Finished`: what a broken proxy does."""
+    """End the stream here without an error and without `Finished`, as a broken proxy does."""
     return Cut()
 
 
@@ -226,7 +231,7 @@ ITEM_TYPES: Final = (*get_args(Delta), Usage, ScriptedCall, Cut, Fault, anyio.Ev
 
 
 class ScriptPlayer:
-    """What is left of a script, turn by turn, as steps to take."""
+    """Plays a script turn by turn, each as a list of steps."""
 
     def __init__(
         self, script: Sequence[ScriptedTurn] = (), default: ScriptedTurn | None = None
@@ -235,7 +240,8 @@ class ScriptPlayer:
         self._default = default
         self._played = 0
         self._ids = 0
-        # Prepared ahead, because a benchmark should not pay for it; as far as ids are known ahead.
+        # Prepared ahead, so that benchmarks do not measure it, up to the first turn whose ids
+        # depend on a function.
         self._ready: list[list[PlayStep]] = []
         for turn in self._script:
             if callable(turn):
@@ -244,15 +250,16 @@ class ScriptPlayer:
 
     @property
     def left(self) -> int:
-        """How many turns have not been played."""
+        """Number of turns that have not been played."""
         return max(0, len(self._script) - self._played)
 
     def take(self) -> int:
-        """The number of the turn that is played now."""
+        """Begin the next turn, and return its number."""
         self._played += 1
         return self._played - 1
 
     def steps(self, number: int, request: object) -> list[PlayStep]:
+        """Steps of a turn, for this request."""
         if number < len(self._ready):
             return self._ready[number]
         turn = self._script[number] if number < len(self._script) else self._default
@@ -261,7 +268,7 @@ class ScriptPlayer:
         return self._prepare(_turn_for(turn, request))
 
     def _prepare(self, turn: ScriptItem) -> list[PlayStep]:
-        """A turn as what is left to do when it is played: mostly deltas to yield."""
+        """The steps of a turn: mostly deltas to yield."""
         steps: list[PlayStep] = []
         reported: Usage | None = None
         ended = False
@@ -288,7 +295,7 @@ class ScriptPlayer:
         ]
 
     def _spell(self, call: ScriptedCall) -> Iterator[Delta]:
-        """A call as a provider streams it."""
+        """The deltas of a call, as a provider streams it."""
         id = call.id
         if id is None:
             self._ids += 1
@@ -312,16 +319,19 @@ class ScriptedModel:
         name: str = "scripted:model",
         window: int | None = None,
     ) -> None:
-        """`default` is played whenever the script has ended; without it, that is an error."""
+        """Create a model.
+
+        `default` is played when the script has ended; without it, that is an error.
+        """
         self.name = name
         self.window = window
         self.requests: list[Request] = []
-        """Every request so far, the failed ones too."""
+        """Every request so far, including failed ones."""
         self._script = ScriptPlayer(script, default)
 
     @property
     def left(self) -> int:
-        """How many turns of the script have not been played."""
+        """Number of turns of the script that have not been played."""
         return self._script.left
 
     def stream(self, request: Request) -> AsyncIterator[Delta]:
@@ -337,24 +347,24 @@ class ScriptedModel:
             elif inspect.isawaitable(done := step(request)):
                 await done
             else:
-                # So that an interrupt made by this very function takes effect right here.
+                # So that an interrupt made by this function takes effect right here.
                 await anyio.lowlevel.checkpoint()
 
 
 def _turn_for(turn: ScriptedTurn, request: object) -> ScriptItem:
     if not callable(turn):
         return turn
-    made = turn(request)
-    if made is None:
+    result = turn(request)
+    if result is None:
         raise TypeError(
             "a turn that is a function returns the turn; "
             "to call a function while streaming, put it into a list: [function]"
         )
-    return cast(ScriptItem, made)
+    return cast(ScriptItem, result)
 
 
 def _reason(steps: Sequence[PlayStep]) -> FinishReason:
-    """Why a provider would say that it finished."""
+    """Finish reason that a provider would report."""
     for step in steps:
         if isinstance(step, CallStarted) and not step.provider_executed:
             return "tool_calls"
@@ -370,11 +380,11 @@ def _flat(item: ScriptItem) -> Iterator[ScriptItem]:
     elif callable(item) or isinstance(item, ITEM_TYPES):
         yield item
     else:
-        raise TypeError(f"{item!r} is no item of a script")
+        raise TypeError(f"{item!r} is not an item of a script")
 
 
 def _pieces(text: str, count: int) -> list[str]:
-    """The text in `count` pieces of about the same length; in fewer when it is short."""
+    """The text in `count` pieces of about the same length; fewer if it is short."""
     if count < 1:
         raise ValueError(f"chunks is {count}: use at least 1")
     size = max(1, -(-len(text) // count))

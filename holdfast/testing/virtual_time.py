@@ -1,8 +1,8 @@
 """Virtual time: an event loop whose clock jumps to the next timer instead of waiting for it.
 
-A test that sleeps for an hour takes no time, and always sees the same order of events. Real file
-descriptors are still polled, so sockets and pipes work. Real threads are not visible: see
-`VirtualLoop.hold_time`.
+A test that sleeps for an hour takes no time, and always observes the same order of events. Real
+file descriptors are still polled, so sockets and pipes work. Real threads are not visible to the
+loop: see `VirtualLoop.hold_time`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 START: Final = 1_767_225_600_000_000
-"""2026-01-01 00:00 UTC, where a `Clock` starts unless told otherwise."""
+"""Default start of a `Clock`: 2026-01-01 00:00 UTC."""
 
 
 class Deadlock(BaseException):
     """Nothing can happen any more, and a task is still waiting.
 
     Not an `Exception`, because a test runner has to treat it like an interrupted test: the loop has
-    stopped in the middle, and what was running must be cancelled before it is used again.
+    stopped in the middle, and its tasks must be cancelled before it is used again.
     """
 
     def __init__(self, reason: str, tasks: tuple[str, ...]) -> None:
@@ -40,16 +40,16 @@ class Deadlock(BaseException):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop with virtual time, which starts at 0.
 
-    When nothing is ready and the next thing is a timer, `time()` jumps to it. When no timer is left
-    either, and nothing outside can wake the loop, it raises `Deadlock` instead of hanging.
+    When no task is ready and a timer is set, `time()` jumps to it. When no timer is left either,
+    and nothing outside can wake the loop, it raises `Deadlock` instead of hanging.
     """
 
     io_timeout: float = 5.0
-    """Real seconds that a thread or a descriptor may take when no timer is left."""
+    """Real seconds to wait for a thread or a descriptor when no timer is left."""
     io_grace: float = 0.005
-    """Real seconds that open descriptors are given before the clock jumps past them."""
+    """Real seconds to wait for open descriptors before the clock jumps past them."""
     max_jumps: int = 1_000_000
-    """Maximum jumps of the clock; a loop that only runs timers is a `Deadlock` too."""
+    """Maximum number of jumps of the clock; a loop that only runs timers is a `Deadlock` too."""
 
     def __init__(self) -> None:
         self._clock = self._make_selector()
@@ -64,7 +64,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @contextmanager
     def hold_time(self) -> Iterator[None]:
-        """Stop virtual time during the block: for awaiting a thread that takes real time."""
+        """Stop virtual time during the block, to await a thread that takes real time."""
         self._clock.held += 1
         try:
             yield
@@ -83,12 +83,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._clock.held -= 1
 
     async def shutdown_default_executor(self, *args: Any, **options: Any) -> None:
-        with self.hold_time():  # since Python 3.12 it has a timeout, which would fire at once
+        with self.hold_time():  # since Python 3.12 it has a timeout, which would expire at once
             await super().shutdown_default_executor(*args, **options)
 
 
 class Selector(selectors.DefaultSelector):
-    """Moves the clock instead of waiting."""
+    """A selector that moves the clock instead of waiting."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class Selector(selectors.DefaultSelector):
         self._jumps = 0
 
     def poll(self) -> list[tuple[selectors.SelectorKey, int]]:
-        """The descriptors that are ready now."""
+        """Descriptors that are ready now."""
         return super().select(0)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -122,7 +122,7 @@ class Selector(selectors.DefaultSelector):
         return ready
 
     def _deadlock(self, reason: str) -> Deadlock:
-        self._jumps = 0  # whoever cleans up after this needs the loop again
+        self._jumps = 0  # cleaning up after this needs the loop again
         tasks = sorted(asyncio.all_tasks(self._loop), key=asyncio.Task.get_name)
         return Deadlock(reason, tuple(map(describe_task, tasks)))
 
@@ -141,13 +141,13 @@ def describe_task(task: asyncio.Task[Any]) -> str:
 
 
 def run_virtual(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a `VirtualLoop` of its own: `asyncio.run` for tests."""
+    """Run a coroutine on a new `VirtualLoop`: `asyncio.run` for tests."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(coroutine)
 
 
 class Clock:
-    """A wall clock that follows virtual time; without a virtual loop it stands still."""
+    """A wall clock that follows virtual time. Without a virtual loop it does not move."""
 
     def __init__(self, at: int = START) -> None:
         """`at`: microseconds since 1970, UTC, when the virtual loop's time is 0."""
@@ -162,5 +162,5 @@ class Clock:
         return self._at + round(loop.time() * 1e6) if isinstance(loop, VirtualLoop) else self._at
 
     def advance(self, seconds: float) -> None:
-        """Move the clock forward or back, as when a real one is set: timers are not affected."""
+        """Move the clock forward or back, as when a real clock is set. Timers are not affected."""
         self._at += round(seconds * 1e6)

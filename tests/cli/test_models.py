@@ -63,12 +63,12 @@ def test_the_others_come_with_what_to_do(shown: Any) -> None:
     assert line_of("groq", text) == "groq set GROQ_API_KEY"
     ollama = line_of("ollama", text)
     assert "http://localhost:11434/v1" in ollama
-    assert "set OLLAMA_BASE_URL or OLLAMA_HOST when it runs elsewhere" in ollama
+    assert "set OLLAMA_BASE_URL or OLLAMA_HOST if it runs elsewhere" in ollama
 
 
 def test_a_broken_key_is_said_to_be_broken_and_not_shown(shown: Any) -> None:
     text = shown({"GROQ_API_KEY": f"{KEY} {KEY}"})
-    assert "GROQ_API_KEY holds a line break, a blank" in line_of("groq", text)
+    assert "GROQ_API_KEY contains a line break, a blank" in line_of("groq", text)
     assert KEY not in text
 
 

@@ -403,7 +403,7 @@ def test_a_file_that_is_not_taken_is_said_to_be_missing(file: File, profile: Pro
 
 def test_a_file_that_cannot_be_fetched_is_not_called_unreadable() -> None:
     made, notices = written(user_message(File("image/png", "a", ref="http://a.example/b.png")))
-    assert notices == (f"a was not sent to {OPUS}, which fetches only from https:// addresses.",)
+    assert notices == (f"a was not sent to {OPUS}, which fetches only https:// URLs.",)
     (block,) = made["messages"][0]["content"]
     assert block["text"] == "[a (image/png) was left out: it could not be fetched]"
 

@@ -96,7 +96,7 @@ async def test_a_model_that_breaks_is_one_finding_among_others() -> None:
     with pytest.raises(AssertionError) as caught:
         await check_all(Broken)
     found = str(caught.value)
-    assert "deltas_come_as_they_arrive: What a provider has said" in found
+    assert "deltas_come_as_they_arrive: A delta is yielded before" in found
     assert "a_model_says_its_name: " in found
     assert found.count("a bug of its own") > 40
 

@@ -29,8 +29,8 @@ def test_what_can_be_right_is_taken() -> None:
 @pytest.mark.parametrize(
     ("wrong", "advice"),
     [
-        ({"model": ""}, "use the name that p has"),
-        ({"model": None}, "use the name that p has"),
+        ({"model": ""}, "use the name that p uses"),
+        ({"model": None}, "use the name that p uses"),
         ({"provider": "a:b"}, "without a colon"),
         ({"provider": ""}, "without a colon"),
         ({"base_url": "api.example/v1"}, "http(s)://host/path"),
@@ -45,9 +45,9 @@ def test_what_can_be_right_is_taken() -> None:
         ({"api_key": " "}, "pass api_key"),
         ({"api_key": ""}, "pass api_key"),
         ({"api_key": None}, "pass api_key"),
-        ({"api_key": "se cret"}, "copied with a line end"),
-        ({"api_key": "secret\n"}, "copied with a line end"),
-        ({"api_key": "sécret"}, "copied with a line end"),
+        ({"api_key": "se cret"}, "was a line end copied"),
+        ({"api_key": "secret\n"}, "was a line end copied"),
+        ({"api_key": "sécret"}, "was a line end copied"),
     ],
 )
 def test_what_cannot_be_right_is_refused_with_advice(wrong: dict[str, Any], advice: str) -> None:
@@ -71,7 +71,7 @@ def test_the_path_goes_between_the_base_url_and_its_query(base_url: str, posted:
 
 
 def test_a_base_url_that_has_the_path_already_is_refused() -> None:
-    with pytest.raises(ConfigError, match="leave that out"):
+    with pytest.raises(ConfigError, match="leave it out"):
         address("https://a.example/v1/ask/", "/ask")
 
 

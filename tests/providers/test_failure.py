@@ -62,7 +62,7 @@ def test_the_message_and_the_code_are_found_in_each_wrapping(
 def test_of_a_web_page_only_its_title_is_told(content_type: str) -> None:
     page = b"<!doctype html><html><head><TITLE>502 Bad\n Gateway</TITLE></head><body>x</body>"
     error = refusal(502, page, {"Content-Type": content_type})
-    assert str(error).startswith("a web page titled '502 Bad Gateway' instead of an answer")
+    assert str(error).startswith("a web page titled '502 Bad Gateway' instead of a response")
     assert (error.kind, error.status) == ("server", 502)
 
 
@@ -192,7 +192,7 @@ def test_a_request_that_is_more_than_a_minute_allows_is_too_long(status: int) ->
 
 def test_an_answer_without_a_stream_shows_how_it_begins() -> None:
     error = refusal(200, {"choices": [{"message": {"content": "Hello."}}]})
-    assert "no stream" in str(error)
+    assert "not a stream" in str(error)
     assert '{"choices"' in str(error)
 
 

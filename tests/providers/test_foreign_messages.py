@@ -114,7 +114,7 @@ def test_a_file_that_is_left_out_is_named_to_the_model_and_to_people() -> None:
     assert notice == "a.mp4 was not sent to openai:gpt, which does not take video/mp4."
     placeholder, notice = omitted_file(File("image/png", "b.png", ref="stored:7"), "openai:gpt")
     assert placeholder == "[b.png (image/png) is not available]"
-    assert notice.startswith("b.png was not sent to openai:gpt: its bytes are not here")
+    assert notice.startswith("b.png was not sent to openai:gpt: its bytes are missing")
     placeholder, notice = omitted_file(File("image/png", "b.png", b""), "openai:gpt")
     assert (placeholder, notice) == (
         "[b.png (image/png) is empty]",

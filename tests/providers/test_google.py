@@ -179,7 +179,7 @@ def test_a_model_has_a_name_and_a_window_and_hides_its_key() -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"model": " "}, "name that google has"),
+        ({"model": " "}, "name that google uses"),
         ({"api_key": ""}, "pass api_key"),
         ({"api_key": "two words"}, "no key has"),
         ({"api_key": "line\n"}, "no key has"),

@@ -134,7 +134,7 @@ def test_a_model_that_does_not_mix_tools_is_given_the_functions() -> None:
     assert [list(tool) for tool in made["tools"]] == [["functionDeclarations"]]
     assert "toolConfig" not in made
     assert notices == [
-        "google:gemini does not take web_search beside other tools: it was left out."
+        "google:gemini does not take web_search together with other tools: it was left out."
     ]
     assert body(older, provider_tools=(SEARCH,)) == {"tools": [{"googleSearch": {}}]}
 

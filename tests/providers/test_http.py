@@ -413,7 +413,9 @@ async def test_nobody_there_is_a_failure_of_the_network() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        with pytest.raises(ProviderError, match=f"127.0.0.1:{port}.*Is it running") as caught:
+        with pytest.raises(
+            ProviderError, match=f"127.0.0.1:{port}.*Is the server running"
+        ) as caught:
             await ask(f"http://127.0.0.1:{port}")
     await SHARED_CLIENT.close()
     assert classify(caught.value).kind == "network"
@@ -479,7 +481,7 @@ def test_what_a_client_says_of_an_error_is_told_without_what_may_be_secret(statu
 
 def test_a_call_is_shown_without_its_key() -> None:
     call = WireRequest("https://host/v1?key=secret", {"x-api-key": "secret"}, b"secret")
-    assert repr(call) == "Call('https://host/v1', 6 bytes)"
+    assert repr(call) == "WireRequest('https://host/v1', 6 bytes)"
 
 
 # --- Proxies ------------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ def test_a_model_says_its_name_and_window_but_not_its_key() -> None:
         ({"provider": ""}, "provider"),
         ({"provider": "a:b"}, "provider"),
         ({"base_url": "api.openai.com/v1"}, "base_url"),
-        ({"base_url": "https://api.openai.com/v1/chat/completions/"}, "leave that out"),
+        ({"base_url": "https://api.openai.com/v1/chat/completions/"}, "leave it out"),
     ],
 )
 def test_arguments_that_cannot_be_right_are_refused(given: dict[str, Any], words: str) -> None:
@@ -212,7 +212,9 @@ async def test_a_temperature_is_left_out_beside_an_effort(model: str) -> None:
     for effort in (None, "none", "high"):
         told = await heard(chatting, replace(ASK, effort=effort, settings=settings))
     assert [Notice(text=delta.text) for delta in told if isinstance(delta, Notice)] == [
-        Notice(f"openai-chat:{model} does not take {name} beside an effort: it was left out.")
+        Notice(
+            f"openai-chat:{model} does not take {name} together with an effort: it was left out."
+        )
         for name in ("temperature", "top_p")
     ]
     assert ["temperature" in request.json for request in fake.requests] == [True, True, False]

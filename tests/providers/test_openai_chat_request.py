@@ -890,8 +890,8 @@ def test_what_is_not_taken_beside_an_effort_is_told_from_what_is_never_taken() -
     body, notices = asked(Request(messages=(PROMPT,), settings=ALL, effort="low"), to)
     assert body.keys().isdisjoint({"temperature", "top_p", "top_k"})
     assert notices[:3] == [
-        "openai:m does not take temperature beside an effort: it was left out.",
-        "openai:m does not take top_p beside an effort: it was left out.",
+        "openai:m does not take temperature together with an effort: it was left out.",
+        "openai:m does not take top_p together with an effort: it was left out.",
         "openai:m does not take top_k: it was left out.",
     ]
 

@@ -159,8 +159,8 @@ def test_a_temperature_is_left_out_beside_an_effort_where_it_is_refused() -> Non
     made, notices = asked(replace(request, effort="max"), profile)
     assert made.keys().isdisjoint({"temperature", "top_p"})
     assert notices == (
-        f"temperature was not sent to {NAME}, which does not take it beside an effort.",
-        f"top_p was not sent to {NAME}, which does not take it beside an effort.",
+        f"temperature was not sent to {NAME}, which does not take it together with an effort.",
+        f"top_p was not sent to {NAME}, which does not take it together with an effort.",
     )
 
 
@@ -207,7 +207,7 @@ def test_a_tool_of_the_provider_is_not_sent_beside_an_effort_that_it_is_refused_
     request = Request(messages=(HI,), provider_tools=TOOLS_OVER_THERE, effort="none")
     made, notices = asked(request, lookup("openai", "gpt-5"))  # whose least effort is "minimal"
     assert made["reasoning"]["effort"] == "low"
-    assert notices == (f"{NAME} has an effort of low: its tools need that.",)
+    assert notices == (f"{NAME} uses the effort low: its tools do not work with minimal.",)
     made, notices = asked(replace(request, provider_tools=(), tools=(LOOK,)), Profile())
     assert (made["reasoning"]["effort"], notices) == ("none", ())
     alone = replace(request, provider_tools=(), tools=(LOOK,), effort="minimal")

@@ -656,7 +656,7 @@ def test_a_call_whose_pieces_do_not_fit_does_not_run() -> None:
         added(0, **call, arguments=""),
         ev("function_call_arguments.delta", item_id="fc_1", delta='{"a": 1}'),
     ]
-    with pytest.raises(ProviderError, match="do not fit") as caught:
+    with pytest.raises(ProviderError, match="do not match") as caught:
         decoded(*pieces, done(0, **call, arguments='{"a": 2}'))
     assert caught.value.kind == "server"
     [made] = message(*pieces, done(0, **call, arguments='{"a":1}'), completed()).calls

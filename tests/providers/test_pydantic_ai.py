@@ -348,7 +348,7 @@ async def test_options_that_do_not_fit_are_a_mistake_in_the_set_up() -> None:
     tools = (ProviderTool("web_search", {"max_uses": "many"}),)
     heard = await collect(saying("?"), Request(messages=ask().messages, provider_tools=tools))
     assert heard.failure.kind == "config"
-    assert "the options of web_search do not fit pydantic-ai" in heard.failure.message
+    assert "the options of web_search are not valid in pydantic-ai" in heard.failure.message
 
 
 async def test_a_foreign_id_is_made_to_fit_with_its_result() -> None:

@@ -176,7 +176,7 @@ def test_a_key_that_can_be_none_is_refused_and_not_shown(broken: str) -> None:
         refusal("openai:gpt-5", {"OPENAI_API_KEY": broken}),
         refusal("openai:gpt-5", api_key=broken),
     ):
-        assert re.match("(OPENAI_API_KEY|api_key) holds a line break", said)
+        assert re.match("(OPENAI_API_KEY|api_key) contains a line break", said)
         assert SECRET not in said
         assert "X-Other" not in said
 
@@ -246,13 +246,15 @@ def test_a_missing_base_url_names_its_variable() -> None:
     ],
 )
 def test_what_is_no_address_is_refused_with_where_it_was_said(url: str) -> None:
-    assert refusal("vllm:m", base_url=url).startswith("base_url is no address")
-    assert refusal("vllm:m", {"VLLM_BASE_URL": url}).startswith("VLLM_BASE_URL is no address")
+    assert refusal("vllm:m", base_url=url).startswith("base_url is not an address")
+    assert refusal("vllm:m", {"VLLM_BASE_URL": url}).startswith("VLLM_BASE_URL is not an address")
     assert usable_providers({"VLLM_BASE_URL": url}) == ()
 
 
 def test_a_port_that_is_none_is_refused() -> None:
-    assert refusal("ollama:m", {"OLLAMA_HOST": "gpu:http"}).startswith("OLLAMA_HOST is no address")
+    assert refusal("ollama:m", {"OLLAMA_HOST": "gpu:http"}).startswith(
+        "OLLAMA_HOST is not an address"
+    )
 
 
 async def test_extra_headers_are_sent() -> None:
@@ -340,7 +342,7 @@ def test_what_is_known_can_be_replaced_or_changed() -> None:
     changed = made({"window": 32_768, "price": {"input": 1, "output": 2}}).profile
     assert (changed.window, changed.price) == (32_768, Price(1, 2))
     assert changed.efforts == known.efforts
-    assert "a profile has no windows" in refusal(
+    assert "a profile has no field windows" in refusal(
         "openai:gpt-5", api_key=SECRET, profile={"windows": 1}
     )
 
@@ -454,8 +456,8 @@ def test_everybody_is_either_usable_or_not(environ: Mapping[str, str]) -> None:
         (
             {},
             "vllm",
-            "needs no key: asked at http://localhost:8000/v1; "
-            "set VLLM_BASE_URL when it runs elsewhere, or to let the chats of a server name it",
+            "needs no key: expected at http://localhost:8000/v1; "
+            "set VLLM_BASE_URL if it runs elsewhere, or to let the chats of a server use it",
         ),
     ],
 )
@@ -467,11 +469,11 @@ def test_it_is_said_what_is_missing(environ: Mapping[str, str], provider: str, r
 @pytest.mark.parametrize(
     ("environ", "remedy"),
     [
-        ({"GROQ_API_KEY": f"{SECRET} {SECRET}"}, "GROQ_API_KEY holds a line break"),
-        ({"GROQ_BASE_URL": f"{SECRET}"}, "GROQ_BASE_URL is no address"),
+        ({"GROQ_API_KEY": f"{SECRET} {SECRET}"}, "GROQ_API_KEY contains a line break"),
+        ({"GROQ_BASE_URL": f"{SECRET}"}, "GROQ_BASE_URL is not an address"),
         (
             {"GROQ_API_KEY": "k", "GROQ_BASE_URL": f"https://me:{SECRET}@host/v1"},
-            "GROQ_BASE_URL holds a user or a password",
+            "GROQ_BASE_URL contains a user or a password",
         ),
     ],
 )

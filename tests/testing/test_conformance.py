@@ -590,7 +590,7 @@ async def test_a_model_that_says_nothing_for_ever_is_caught() -> None:
 
 
 async def test_a_model_that_yields_no_delta_is_caught() -> None:
-    with pytest.raises(AssertionError, match=r"yielded 'Hello', which is no Delta"):
+    with pytest.raises(AssertionError, match=r"yielded 'Hello', which is not a Delta"):
         await CASES[0].check(each(lambda delta: ["Hello"]))  # type: ignore[list-item]
 
 

@@ -351,7 +351,7 @@ def test_what_is_right_is_taken(fields: dict[str, Any]) -> None:
         ({"tools": [{"name": "a"}]}, "input_schema: Field required"),
         ({"tools": [{"name": "a", "input_schema": {"type": "string"}}]}, "input_schema.type"),
         ({"tools": [{"name": "a", "input_schema": {"type": "object", "anyOf": []}}]}, "top level"),
-        ({"tools": [{"name": "a", "type": "sql"}]}, "no tool"),
+        ({"tools": [{"name": "a", "type": "sql"}]}, "not a tool"),
         (
             {
                 "tools": [
@@ -384,7 +384,7 @@ def test_what_is_right_is_taken(fields: dict[str, Any]) -> None:
         ({"messages": talk("Hi", [PICTURE], "Hi")}, "cannot have 'image'"),
         ({"messages": talk([CALL])}, "cannot have 'tool_use'"),
         ({"messages": talk("Hi", [{**CALL, "id": "a:b"}], [RESULT])}, "should match"),
-        ({"messages": talk("Hi", [{**CALL, "name": "a.b"}], [RESULT])}, "no name"),
+        ({"messages": talk("Hi", [{**CALL, "name": "a.b"}], [RESULT])}, "not the name"),
         ({"messages": talk("Hi", [{**CALL, "input": "{}"}], [RESULT])}, "dictionary"),
         ({"messages": talk("Hi", [CALL])}, "without `tool_result`"),
         ({"messages": talk("Hi", [CALL], "Hi")}, "without `tool_result`"),

@@ -332,8 +332,8 @@ WRONG: list[tuple[object, str]] = [
     (part({"inlineData": {"mimeType": "image/gif", "data": "aGk="}}), "Unsupported MIME type"),
     (part({"inlineData": {"data": "aGk="}}), "Unsupported MIME type"),
     (part({"inlineData": {"mimeType": "image/png", "data": ""}}), "it is empty"),
-    (part({"functionCall": {"name": "look"}}), "cannot be of the user"),
-    (part({"functionResponse": {"name": "look"}}, "model"), "cannot be of the model"),
+    (part({"functionCall": {"name": "look"}}), "cannot be sent by the user"),
+    (part({"functionResponse": {"name": "look"}}, "model"), "cannot be sent by the model"),
     (part({"functionCall": {"args": {}}}, "model"), "Name cannot be empty"),
     (part({"functionCall": {"name": "a b"}}, "model"), "Invalid function name"),
     (part({"functionCall": {"name": "look", "args": "{}"}}, "model"), "an object is wanted"),
@@ -389,8 +389,14 @@ WRONG: list[tuple[object, str]] = [
         config(responseMimeType="application/json", responseSchema={"const": 1}),
         'Unknown name "const"',
     ),
-    (shape({"$ref": "#/$defs/A", "description": "a"}), "description cannot stand beside a $ref"),
-    (shape({"anyOf": [{"$ref": "#/$defs/A", "title": "A"}]}), "title cannot stand beside a $ref"),
+    (
+        shape({"$ref": "#/$defs/A", "description": "a"}),
+        "description cannot be combined with a $ref",
+    ),
+    (
+        shape({"anyOf": [{"$ref": "#/$defs/A", "title": "A"}]}),
+        "title cannot be combined with a $ref",
+    ),
     (
         config(thinkingConfig={"thinkingLevel": "low", "thinkingBudget": 1}),
         "only one of thinking budget and thinking level",

@@ -278,5 +278,5 @@ async def test_the_default_turn_is_played_when_the_script_has_ended() -> None:
 
 
 def test_what_is_no_item_is_refused_when_the_script_is_written() -> None:
-    with pytest.raises(TypeError, match="no item"):
+    with pytest.raises(TypeError, match="not an item"):
         ScriptedModel([[42]])  # type: ignore[list-item]

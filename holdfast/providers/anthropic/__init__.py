@@ -1,4 +1,19 @@
-"""Models that speak the Anthropic Messages API."""
+"""The Anthropic Messages API.
+
+Only this protocol is here: `model_stream.py` one folder up sends requests, and the kernel runs
+tools. Claude on OpenRouter uses that gateway's protocol, in `openai_chat`.
+
+Ideas:
+
+- An answer is a list of blocks, and the API wants them back unchanged and in order. Metadata keeps
+  what our parts do not contain, such as signatures and the results of tools that the provider ran.
+- An answer may pause while the provider runs its own tools. `Anthropic` then sends back what it has
+  and continues with another stream; callers see one answer.
+- The API caches only marked prefixes: `request.py` places at most four marks.
+
+Read `stream.py` first: it decodes `events.py` into deltas, and `usage.py` adds up the tokens of all
+streams. `request.py` encodes a request with `messages.py` and `schema.py`.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +37,16 @@ from holdfast.providers.model_stream import CONNECTION_ERRORS, WireRequest, stre
 from holdfast.providers.profile import UNKNOWN, Profile
 
 API_VERSION: Final = "2023-06-01"
-"""Of the protocol."""
+"""Version of the API that is requested."""
 MAX_PAUSES: Final = 10
-"""How often a paused answer is asked on before it is taken as it is."""
+"""How often a paused answer is resumed before it is returned as it is."""
 
 
 class Anthropic:
-    """A model of Anthropic, or of whoever else speaks its protocol at `base_url`.
+    """A model of Anthropic, or of another endpoint with its protocol at `base_url`.
 
-    `profile.options["thinking"]` is `adaptive` (also when it is not there), or `budget` for models
-    that are told how many tokens to think.
+    `profile.options["thinking"]` is `adaptive` (the default), or `budget` for models whose thinking
+    is limited in tokens.
     """
 
     def __init__(
@@ -46,7 +61,10 @@ class Anthropic:
         http: Http = SHARED_CLIENT,
         betas: Sequence[str] = (),
     ) -> None:
-        """`betas` are features that have to be asked for by name. `headers` win over ours."""
+        """Create the model.
+
+        `betas` are features that must be requested by name; `headers` replace ours.
+        """
         check_endpoint(model, provider, base_url, api_key)
         _check_options(profile, betas)
         self.profile = profile
@@ -76,16 +94,16 @@ class Anthropic:
         return self.profile.efforts
 
     def stream(self, request: Request) -> AsyncIterator[Delta]:
-        if request.provider_tools:  # nothing else makes the provider pause
+        if request.provider_tools:  # nothing else makes an answer pause
             return self._stream_with_pauses(request)
         decoder = AnthropicDecoder(self._target.provider, self.profile.price)
         return stream_answer(self._http, self._wire_request(request), decoder, ERROR_CODES)
 
     async def _stream_with_pauses(self, request: Request) -> AsyncGenerator[Delta]:
-        """One answer, also when the provider pauses while it runs its own tools.
+        """One answer, resumed when the provider pauses while it runs its own tools.
 
-        It then wants to be given what it has said so far, exactly so, and goes on where it was.
-        Nobody else has to know: what comes next belongs to the same answer.
+        A paused answer is sent back exactly as it is, and the provider continues it. Callers see
+        one answer.
         """
         decoder = AnthropicDecoder(self._target.provider, self.profile.price, resumable=True)
         assembly = Assembly(self.name, Ports())
@@ -101,7 +119,7 @@ class Anthropic:
                         yield delta
             except ProviderError as error:
                 if not decoder.paused or error.kind not in CONNECTION_ERRORS:
-                    raise  # behind a pause it does not matter how the connection ended
+                    raise  # after a pause it does not matter how the connection ended
             partial = assembly.partial("interrupted") if decoder.paused else None
             if partial is None:
                 return

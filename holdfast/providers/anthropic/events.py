@@ -1,6 +1,6 @@
 """Events of the Anthropic Messages API, with the fields that are read. Pure.
 
-Any field may be null: some gateways send all that they know, whatever an event is about.
+Any field may be null: some gateways send every field they know with every event.
 """
 
 from __future__ import annotations
@@ -12,26 +12,32 @@ from msgspec import Struct
 
 
 class CacheCreation(Struct, gc=False):
+    """Tokens written to the cache, by lifetime."""
+
     ephemeral_1h_input_tokens: int | None = None
 
 
 class AnthropicUsage(Struct, gc=False):
+    """Token counts of a request, as the API reports them."""
+
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
     cache_creation: CacheCreation | None = None
-    """How long the cache keeps what was written."""
+    """Cache writes by lifetime."""
     cache_read_input_tokens: int | None = None
     output_tokens_details: dict[str, Any] | None = None
 
 
 class MessageStart(Struct):
+    """Beginning of an answer: its id, and the usage so far."""
+
     id: str | None = None
     usage: AnthropicUsage | None = None
 
 
 class AnthropicDelta(Struct):
-    """What is new, of a block or of the whole answer."""
+    """New content of a block, or new fields of the whole answer."""
 
     type: str | None = None
     text: str | None = None
@@ -46,6 +52,8 @@ class AnthropicDelta(Struct):
 
 
 class AnthropicEvent(Struct):
+    """One event of a stream."""
+
     type: str | None = None
     index: int | None = None
     delta: AnthropicDelta | None = None
@@ -56,10 +64,10 @@ class AnthropicEvent(Struct):
 
 
 read_event: Final = msgspec.json.Decoder(AnthropicEvent).decode
-"""One event."""
+"""Parse the data of one event."""
 
 
 def delta_fields(data: bytes) -> dict[str, Any]:
-    """All that an event says of what is new, also what nobody knows."""
+    """All fields of an event's delta, including unknown ones."""
     fields: dict[str, Any] = msgspec.json.decode(data)["delta"]
     return fields

@@ -1,4 +1,4 @@
-"""Messages of the Anthropic Messages API: a history in, users and the model in turns out. Pure."""
+"""Encodes a history as messages of the Anthropic Messages API, with alternating roles. Pure."""
 
 from __future__ import annotations
 
@@ -35,16 +35,17 @@ from holdfast.providers.json_body import JsonObject
 from holdfast.providers.profile import Family
 
 DEFAULT_FILES: Final[tuple[Family, ...]] = ("image", "pdf", "text")
+"""Files that a model without a known profile accepts."""
 IMAGE_TYPES: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
 THINKING_BLOCKS: Final = frozenset({"thinking", "redacted_thinking"})
 LEADING_USER_TEXT: Final = "[The conversation begins with an answer.]"
-"""The API wants the user to speak first."""
+"""First message of a conversation that begins with an answer: the API wants a user's."""
 EMPTY_MESSAGE_TEXT: Final = "[empty message]"
-"""The API takes no message without a word, and wants the user to speak last."""
+"""Content of an empty message: the API refuses one without text."""
 
 
 class MessageEncoder:
-    """Writes messages for one provider. `notices` are what people should be told about it."""
+    """Encodes messages for one provider. `notices` are for people: what could not be sent."""
 
     def __init__(self, provider: str, name: str, files: tuple[Family, ...] | None) -> None:
         self.notices: list[str] = []
@@ -53,7 +54,7 @@ class MessageEncoder:
         self._files = DEFAULT_FILES if files is None else files
 
     def write(self, messages: Sequence[Message]) -> list[JsonObject]:
-        """Users and the model in turns, whoever else wrote something."""
+        """The messages with alternating roles: consecutive messages of a role are merged."""
         turns: list[JsonObject] = []
         for message in messages:
             is_answer = message.role == "assistant"
@@ -64,7 +65,7 @@ class MessageEncoder:
             elif blocks:
                 turns.append({"role": role, "content": blocks})
         for turn in turns:
-            if turn["role"] == "user":  # results stand right behind their calls
+            if turn["role"] == "user":  # results must follow their calls directly
                 turn["content"].sort(key=lambda block: block["type"] != "tool_result")
         if turns and turns[0]["role"] == "assistant":
             turns.insert(0, {"role": "user", "content": [text_block(LEADING_USER_TEXT)]})
@@ -97,7 +98,7 @@ class MessageEncoder:
         only_text = all(part["type"] == "text" for part in content)
         if content:
             block["content"] = content[0]["text"] if only_text and len(content) == 1 else content
-        if result.outcome != "ok" and only_text:  # the API takes no picture of an error
+        if result.outcome != "ok" and only_text:  # the API accepts no images in a failed result
             block["is_error"] = True
         return block
 
@@ -111,7 +112,7 @@ class MessageEncoder:
         sendable = [block for block in blocks if block is not None]
         while (
             sendable and sendable[-1]["type"] in THINKING_BLOCKS
-        ):  # the API wants something behind a thought
+        ):  # the API refuses thinking at the end
             sendable.pop()
         return sendable
 
@@ -127,7 +128,7 @@ class MessageEncoder:
                 return None
 
     def _own_blocks(self, message: Message) -> list[JsonObject | None]:
-        """An answer that came from there, block for block as it came."""
+        """Blocks of an answer of this provider, exactly as they came."""
         parts = self._in_block_order(message.parts)
         ids = {part.id for part in parts if isinstance(part, ToolCall)}
         results = {part.call_id: part for part in message.results}
@@ -150,14 +151,20 @@ class MessageEncoder:
         return blocks
 
     def _has_raw_block(self, call: ToolCall, results: Mapping[str, ToolResult]) -> bool:
-        """Whether we have what the API wants back. A record that others made may lack it."""
+        """Whether the raw blocks of a call and its result are known.
+
+        An imported history may lack them.
+        """
         result = results.get(call.id)
         return "type" in self._own_metadata(call) and (
             result is None or "block" in self._own_metadata(result)
         )
 
     def _in_block_order(self, parts: Sequence[Part]) -> list[Part]:
-        """As the blocks came. One without a number stood behind all that are before it here."""
+        """The parts in the order of their blocks.
+
+        A part without an index follows those before it.
+        """
         highest = -1
         indexed: list[tuple[int, Part]] = []
         for part in parts:
@@ -187,7 +194,7 @@ class MessageEncoder:
         if family(file.media_type) in self._files and _is_insecure(file):
             name = file.name or "a file"
             text = f"[{name} ({file.media_type}) was left out: it could not be fetched]"
-            only = "which fetches only from https:// addresses"
+            only = "which fetches only https:// URLs"
             notice = f"{name} was not sent to {self._name}, {only}."
         self.notices.append(notice)
         return text_block(text)
@@ -203,7 +210,7 @@ def text_block(text: str) -> JsonObject:
 def _thinking_block(part: Reasoning, note: Mapping[str, Any]) -> JsonObject | None:
     if "block" in note:
         return dict(note["block"])
-    if part.signature is None:  # an answer that was cut off: the API takes no unsigned thought
+    if part.signature is None:  # a truncated answer: the API refuses unsigned thinking
         return None
     return {"type": "thinking", "thinking": part.text, "signature": part.signature}
 
@@ -219,7 +226,7 @@ def _call_block(call: ToolCall, note: Mapping[str, Any]) -> JsonObject:
 
 
 def _without_lost_caller(note: Mapping[str, Any], ids: set[str]) -> Mapping[str, Any]:
-    """A call that code made over there, without that code when it is no longer told."""
+    """Metadata of a call that provider-side code made, without the caller if that is not sent."""
     extra = note.get("extra", {})
     caller = extra.get("caller")
     by = caller.get("tool_id") if isinstance(caller, Mapping) else None
@@ -229,7 +236,7 @@ def _without_lost_caller(note: Mapping[str, Any], ids: set[str]) -> Mapping[str,
 
 
 def _call_input(arguments: str) -> JsonObject | msgspec.Raw:
-    """The arguments letter by letter, where they are an object. The API takes nothing else."""
+    """The arguments as the model wrote them if they are an object; the API accepts nothing else."""
     if not arguments.strip():
         return {}
     try:
@@ -243,7 +250,7 @@ _NOT_IN_NAMES: Final = re.compile("[^a-zA-Z0-9_-]")
 
 
 def _valid_id(id: str) -> str:
-    """Ids of other providers may have letters that are not taken here."""
+    """A valid id: ids of other providers may contain characters that the API refuses."""
     plain = _NOT_IN_NAMES.sub("_", id)
     if plain == id:
         return id
@@ -277,5 +284,5 @@ def _source(file: File) -> JsonObject | None:
 
 
 def _is_insecure(file: File) -> bool:
-    """The API fetches nothing that anybody on the way could have changed."""
+    """Whether the file has an http:// URL: the API fetches only https://."""
     return (file_url(file) or "").startswith("http://")

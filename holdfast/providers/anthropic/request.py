@@ -1,4 +1,4 @@
-"""Requests of the Anthropic Messages API: a `Request` in, the body of a call out. Pure."""
+"""Encodes a `Request` as the body of a call to the Anthropic Messages API. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from holdfast.providers.profile import Profile
 from holdfast.providers.tool_schema import CHOICE_KEYWORDS, one_object, with_names
 
 DEFAULT_MAX_TOKENS: Final = 32_000
-"""Of an answer, when neither the settings nor the profile say: the API wants to be told. Every
-model that is offered today can write more."""
+"""Limit of an answer's tokens if neither the settings nor the profile has one: the API requires it.
+
+Every model offered today can write more.
+"""
 MAX_CACHE_MARKS: Final = 4
-"""Places that a request may mark for the cache."""
+"""Maximum number of cache marks per request."""
 CACHE_MARK: Final = {"type": "ephemeral"}
 MIN_THINKING_BUDGET: Final = 1_024
-"""Tokens of thinking below which the API does not go."""
+"""Smallest thinking budget in tokens that the API accepts."""
 THINKING_BUDGETS: Final[Mapping[Effort, int]] = {
     "minimal": MIN_THINKING_BUDGET,
     "low": 4_096,
@@ -31,15 +33,15 @@ THINKING_BUDGETS: Final[Mapping[Effort, int]] = {
     "xhigh": 32_768,
     "max": 65_536,
 }
-"""For models that are told how many tokens to think instead of how hard."""
+"""Thinking budgets in tokens by effort, for models that take a budget instead of an effort."""
 ARGUMENT_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-"""What an argument of a tool may be called. One that is not has the whole request refused."""
+"""Valid names of a tool's arguments. An invalid one has the whole request refused."""
 MIN_TOP_P_WHILE_THINKING: Final = 0.95
-"""While thinking."""
+"""Smallest `top_p` that the API accepts while thinking."""
 UNSUPPORTED_SETTINGS: Final = ("presence_penalty", "frequency_penalty")
 
-# Called by the model alone: when they may also be called by code that the provider runs, half of an
-# answer can wait in a sandbox for a tool of ours, and models that cannot do this refuse them.
+# Only the model itself may call these. If provider-side code called them, half of an answer could
+# wait in a sandbox for a tool of ours; models that cannot do that refuse the permission.
 DIRECT_CALLS_ONLY: Final = {"allowed_callers": ["direct"]}
 PROVIDER_TOOLS: Final[Mapping[str, JsonObject]] = {
     "web_search": {"type": "web_search_20260318", "name": "web_search", **DIRECT_CALLS_ONLY},
@@ -53,7 +55,7 @@ PROVIDER_TOOL_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
 
 
 class AnthropicTarget(Value, frozen=True):
-    """Who is asked."""
+    """The model that a request is for."""
 
     provider: str
     model: str
@@ -67,7 +69,7 @@ class AnthropicTarget(Value, frozen=True):
 def encode(
     request: Request, target: AnthropicTarget, container: str | None = None
 ) -> tuple[bytes, tuple[str, ...]]:
-    """The body of a call, and what people should be told about what it leaves out."""
+    """The body of a request, and notices for people about what was left out."""
     composer = _Composer(request, target)
     body = composer.body()
     if container is not None:
@@ -77,7 +79,7 @@ def encode(
 
 
 class _Composer:
-    """Puts one request together."""
+    """Builds the body of one request."""
 
     def __init__(self, request: Request, target: AnthropicTarget) -> None:
         self.notices: list[str] = []
@@ -102,8 +104,8 @@ class _Composer:
         tools = self._tools()
         system, stable = self._system(shape is None)
         options = settings.options.get(self._provider, {})
-        # One that is given for the whole request is a mark of its own, at its end; and none before
-        # it may be for a shorter time.
+        # A mark for the whole request is a mark too, at its end, and no mark before it may have a
+        # shorter lifetime.
         mark = options.get("cache_control")
         _add_cache_marks(
             tools,
@@ -120,7 +122,7 @@ class _Composer:
         return body
 
     def _system(self, instruct: bool) -> tuple[list[JsonObject], list[JsonObject]]:
-        """The system prefix, and those of its blocks that end something to be cached."""
+        """The system prefix, and those of its blocks that end a cached part."""
         blocks: list[JsonObject] = []
         stable: list[JsonObject] = []
         for prefix in self._request.system:
@@ -141,7 +143,7 @@ class _Composer:
             return {"thinking": {"type": "disabled"}}
         if self._profile.options.get("thinking", "adaptive") != "budget":
             level = "low" if effort == "minimal" else effort
-            # Some models keep their thoughts to themselves unless they are asked for a summary.
+            # Some models send no thinking unless a summary is requested.
             return {
                 "thinking": {"type": "adaptive", "display": "summarized"},
                 "output_config": {"effort": level},
@@ -149,7 +151,7 @@ class _Composer:
         if not _may_think(messages):
             return {}
         if limit <= MIN_THINKING_BUDGET:
-            self._left_out("thinking, because the answer may have so few tokens")
+            self._left_out("thinking, because the token limit of the answer is too low")
             return {}
         budget = min(THINKING_BUDGETS[effort], max(MIN_THINKING_BUDGET, limit * 3 // 4))
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
@@ -169,7 +171,7 @@ class _Composer:
                 else {}
             )
         elif "temperature" in sent:
-            sent.pop("top_p", None)  # newer models take one of the two
+            sent.pop("top_p", None)  # newer models accept only one of the two
         for name in (*wanted, *UNSUPPORTED_SETTINGS):
             if name not in sent and getattr(settings, name) is not None:
                 self._left_out(name)
@@ -235,7 +237,10 @@ class _Composer:
 
 
 def _may_think(messages: Sequence[JsonObject]) -> bool:
-    """Models with a budget refuse to go on thinking in a turn that began without a thought."""
+    """Whether the conversation allows thinking.
+
+    Models with a budget refuse it in a turn that began without thinking.
+    """
     beginning: JsonObject | None = None
     for wire in reversed(messages):
         if wire["role"] == "assistant":
@@ -252,8 +257,11 @@ def _add_cache_marks(
     available: int,
     mark: Mapping[str, str],
 ) -> None:
-    """Mark what the next request will begin with too: the last two messages, the tools, and as far
-    as marks are left the system prefix, its end first."""
+    """Mark the prefix that the next request will share.
+
+    Marks go to the last two messages, the tools and, as far as marks are left, the system prefix,
+    its end first.
+    """
     ends = [
         end
         for wire in reversed(messages[-2:])
@@ -267,7 +275,7 @@ def _add_cache_marks(
 
 
 def _last_markable_block(content: list[JsonObject]) -> JsonObject | None:
-    """The last block that can be marked: no thought, and nothing that we do not know."""
+    """The last block that may carry a mark: not thinking, and not of an unknown type."""
     for block in reversed(content):
         kind = block["type"]
         if kind in ("text", "image", "document") or "tool" in kind:

@@ -1,7 +1,7 @@
-"""A JSON schema in the form that the Anthropic Messages API can hold an answer to. Pure.
+"""Converts a JSON schema into the subset that the Anthropic Messages API can enforce. Pure.
 
-It takes a part of the language: objects are closed, nothing refers to itself, and bounds and
-patterns are unknown to it. These are told in the description instead; whoever asked checks them.
+Objects are closed, there is no recursion, and bounds and patterns are unknown. These are added to
+the description instead, and the loop checks them.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from holdfast.providers.grammar import UNENFORCEABLE_KEYWORDS, JsonSchema
 from holdfast.providers.json_body import encoded
 
 MAX_OPTIONAL: Final = 24
-"""Fields of a schema that may be missing. The API refuses more."""
+"""Maximum number of optional fields in a schema; the API refuses more."""
 MAX_UNIONS: Final = 16
-"""Places that may be one thing or another. The API refuses more."""
+"""Maximum number of unions in a schema; the API refuses more."""
 
 _ANNOTATIONS: Final = frozenset({"default", "description", "title"})
 _DEFINITIONS: Final = frozenset({"$defs", "definitions"})
 _DIRECT_KEYWORDS: Final = frozenset({"const", "enum", "items", "properties", "required", "type"})
-"""Say right here what something is."""
+"""Keywords that define a value in place."""
 _DELEGATING_KEYWORDS: Final = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
-"""Leave it to other schemas."""
+"""Keywords that refer to other schemas."""
 _DROPPED_KEYWORDS: Final = frozenset(
     {"$comment", "$id", "$schema", "additionalProperties", "discriminator"}
 )
-"""Said otherwise, or nothing that a model needs to know."""
+"""Keywords that are expressed in another way, or irrelevant to a model."""
 _FORMATS: Final = frozenset(
     {
         "date",
@@ -64,15 +64,15 @@ _KEYWORDS_BY_TYPE: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "string": ("format", "maxLength", "minLength", "pattern"),
 }
-"""Types, and the keywords that mean something for each alone."""
+"""Types, each with the keywords that apply to it alone."""
 
 
 class _Unsupported(Exception):
-    """The API cannot be held to it, or would forbid what it allows."""
+    """The API cannot enforce the schema, or would forbid values that it allows."""
 
 
 def answer_schema(schema: JsonSchema) -> dict[str, Any] | None:
-    """The schema as the API takes it, or None where it has no words for it."""
+    """The schema as the API accepts it, or None if it cannot be converted."""
     try:
         converted = _converted(schema)
         _refuse_recursion(converted)
@@ -92,7 +92,7 @@ def _converted(schema: Any) -> dict[str, Any]:
         return _converted(_by_type(schema))
     elsewhere = _DELEGATING_KEYWORDS & schema.keys()
     if len(elsewhere) > 1 or (elsewhere and not _DIRECT_KEYWORDS.isdisjoint(schema)):
-        raise _Unsupported  # both would have to hold, and the API does not know both
+        raise _Unsupported  # both would apply, and the API cannot express that
     if "allOf" in schema:
         return _converted(_single_all_of(schema))
     result: dict[str, Any] = {}
@@ -119,7 +119,10 @@ def _converted(schema: Any) -> dict[str, Any]:
 
 
 def _by_type(schema: JsonSchema) -> dict[str, Any]:
-    """The same, where it names several types: one schema for each, with what concerns it alone."""
+    """A schema with several types as a union of schemas.
+
+    Each has one type, and the keywords that apply to it.
+    """
     variants = []
     for kind in schema["type"]:
         one = {key: schema[key] for key in _KEYWORDS_BY_TYPE.get(kind, ()) if key in schema}
@@ -136,7 +139,7 @@ def _by_type(schema: JsonSchema) -> dict[str, Any]:
 
 
 def _single_all_of(schema: JsonSchema) -> dict[str, Any]:
-    """`allOf` of one alone, as it is used to say something beside a reference."""
+    """A schema with a single `allOf` merged: it is used to add keywords to a reference."""
     variants = schema["allOf"]
     if len(variants) != 1 or not isinstance(variants[0], Mapping):
         raise _Unsupported
@@ -163,7 +166,7 @@ def _checked(schema: JsonSchema, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _closed(schema: JsonSchema, result: dict[str, Any]) -> dict[str, Any]:
-    """An object has no fields but its own. One that is meant to have others cannot be held."""
+    """Close an object. An object that allows additional fields cannot be enforced."""
     properties = result.setdefault("properties", {})
     if schema.get("additionalProperties", not properties) is not False:
         raise _Unsupported
@@ -173,11 +176,14 @@ def _closed(schema: JsonSchema, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reference_alone(result: dict[str, Any]) -> dict[str, Any]:
-    """A reference stands alone: what is said beside it is said around it."""
-    beside = {key: value for key, value in result.items() if key != "$ref"}
-    if "$ref" not in result or not beside:
+    """A schema whose reference has no other keywords, as required.
+
+    They move to a schema around it.
+    """
+    others = {key: value for key, value in result.items() if key != "$ref"}
+    if "$ref" not in result or not others:
         return result
-    return {**beside, "anyOf": [{"$ref": result["$ref"]}]}
+    return {**others, "anyOf": [{"$ref": result["$ref"]}]}
 
 
 def _types_of(value: Any) -> tuple[str, ...]:
@@ -200,7 +206,7 @@ def _types_of(value: Any) -> tuple[str, ...]:
 
 
 def _refuse_recursion(schema: JsonSchema) -> None:
-    """Definitions that lead back to themselves, and those that are not there."""
+    """Refuse recursive and missing definitions."""
     definitions = {**schema.get("definitions", {}), **schema.get("$defs", {})}
     checked: set[str] = set()
 
@@ -226,7 +232,7 @@ def _refuse_too_many(schema: JsonSchema) -> None:
 
 
 def _refs(schema: JsonSchema) -> Iterator[str]:
-    """Names of the definitions that a schema needs right where it is."""
+    """Names of the definitions that a schema refers to directly."""
     if "$ref" in schema:
         yield str(schema["$ref"]).rpartition("/")[2]
     for one in _inner_schemas(schema):
@@ -234,7 +240,7 @@ def _refs(schema: JsonSchema) -> Iterator[str]:
 
 
 def _all_schemas(schema: JsonSchema) -> Iterator[JsonSchema]:
-    """A schema and all that are in it, its definitions too."""
+    """A schema and all schemas inside it, including definitions."""
     yield schema
     definitions = [one for key in _DEFINITIONS for one in schema.get(key, {}).values()]
     for one in (*_inner_schemas(schema), *definitions):

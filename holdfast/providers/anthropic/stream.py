@@ -1,14 +1,14 @@
-"""Answers of the Anthropic Messages API: events in, deltas out. Pure.
+"""Decodes events of the Anthropic Messages API into deltas. Pure.
 
-An answer is a list of blocks, each of which starts, arrives in pieces and stops. What has to come
-back with the next request exactly as it was goes into metadata, under the provider's name:
+An answer is a list of blocks, each of which starts, arrives in pieces and stops. Data that the next
+request must send back unchanged are kept in metadata, under the provider's name:
 
-- `block`: a whole block that means something to the provider alone (redacted thinking, the results
-  of tools that it ran, and whatever we do not know);
-- `type` and `extra`: what a call has beside its id, name and input;
-- `citations`: of a text;
-- `index`: the place of a block in its answer. Only behind the first call that the provider ran,
-  since from there on the kernel may put results next to their calls, and these may be nested.
+- `block`: a whole block that only the provider understands (redacted thinking, results of tools
+  that it ran, unknown types);
+- `type` and `extra`: fields of a call in addition to id, name and input;
+- `citations`: citations of a text;
+- `index`: position of a block in its answer. It is kept only after the first call that the provider
+  ran, since from there on the kernel may move results next to their calls, and these may be nested.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ ERROR_CODES: Final[ErrorCodes] = {
     "ramp_limit_exceeded": "rate_limit",
     "request_body_too_large_after_decoding": "context_overflow",
 }
-"""Beside those that several providers share."""
+"""Error codes of this API, in addition to those that several providers share."""
 
 FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "end_turn": "stop",
@@ -72,29 +72,31 @@ FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "compaction": "length",
 }
 PAUSE_REASONS: Final = frozenset({"pause_turn", "compaction"})
-"""The provider has more to do and wants to be asked on. Whoever cannot ask takes the answer for one
-that was cut by its length: it is not complete either."""
+"""Stop reasons of an answer that the provider wants to continue in another request.
+
+Without a continuation the answer counts as truncated by length: it is incomplete too.
+"""
 SEQUENTIAL_BLOCKS: Final = frozenset({"text", "thinking"})
-"""Blocks of which there is one at a time."""
+"""Types of blocks of which only one is open at a time."""
 
 COMPLETE_FINISHES: Final = ("stop", "tool_calls")
-"""How an answer finishes that nothing has cut."""
+"""Finish reasons of a complete answer."""
 
 
 class _Block:
-    """A block that has started."""
+    """A block that has started and not stopped."""
 
     __slots__ = ("_index", "_provider", "citations", "id", "kind", "pieces", "raw")
 
     def __init__(self, provider: str, raw: dict[str, Any], index: int | None) -> None:
-        """`index` is its place in the answer, where that has to be kept."""
+        """`index`: position in the answer, if it must be kept."""
         self._provider = provider
         self._index = index
         self.raw = raw
         self.kind = str(raw.get("type"))
         self.id = str(raw.get("id") or "")
         self.pieces: list[str] = []
-        """Of the arguments of a call."""
+        """Pieces of a call's arguments."""
         self.citations: list[dict[str, Any]] = list(raw.get("citations") or ())
 
     @property
@@ -106,7 +108,7 @@ class _Block:
         return _is_provider_call(self.raw)
 
     def metadata(self, **note: Any) -> Metadata | None:
-        """What the provider wants to have back with it."""
+        """Metadata that the provider needs back with this block."""
         if self._index is not None:
             note["index"] = self._index
         return {self._provider: note} if note else None
@@ -141,38 +143,40 @@ class _Block:
 
 
 class AnthropicDecoder:
-    """The state of one answer, also of one that the provider makes in several goes."""
+    """Decodes one answer, also one that arrives in several streams because it pauses."""
 
     def __init__(
         self, provider: str, price: Price | None = None, *, resumable: bool = False
     ) -> None:
         self.resumable = resumable
-        """Whether somebody asks on after a pause. Then a pause is no end."""
+        """Whether the caller resumes the answer after a pause. Then a pause does not finish it."""
         self.paused = False
         self.complete = False
         self.container: str | None = None
-        """Where the provider runs code for this answer."""
+        """Id of the container in which the provider runs code for this answer."""
         self.deltas: list[Delta] = []
         self._provider = provider
         self._joiner = SurrogateJoiner()
-        # Of the whole answer:
+        # Of the whole answer, over all streams:
         self._usage = UsageCounter(price)
         self._facts: dict[str, Any] = {}
-        """About it, for whoever wants to know."""
+        """Facts about the answer, for its metadata."""
         self._cited: set[str] = set()
         self._provider_ran_tool = False
-        # Of this go:
+        # Of the current stream:
         self._earlier_blocks = 0
-        """Blocks of earlier goes."""
+        """Number of blocks in earlier streams."""
         self._block_count = 0
-        """Blocks of this go."""
+        """Number of blocks in this stream."""
         self._blocks: dict[int, _Block] = {}
-        """Those that are open."""
+        """The open blocks, by index."""
         self._unsettled_call: _Block | None = None
-        """The call that has just stopped, when its arguments are none or no JSON. One that the
-        length cut off stops like any other: only what follows tells."""
+        """The call that stopped last, if its arguments are empty or not JSON.
+
+        A call that was truncated by length stops like any other: only what follows shows it.
+        """
         self._has_text = False
-        """Whether the text that is arriving is more than nothing yet."""
+        """Whether the open text block has any text yet."""
 
     def feed(self, events: list[bytes]) -> list[Delta]:
         deltas = self.deltas = []
@@ -181,7 +185,7 @@ class AnthropicDecoder:
             try:
                 event = read_event(data)
             except msgspec.DecodeError:
-                if data.strip() == b"[DONE]":  # some gateways end every stream so
+                if data.strip() == b"[DONE]":  # some gateways end every stream with it
                     continue
                 data = self._joiner.joined(data)
                 event = read_event(data)
@@ -205,13 +209,13 @@ class AnthropicDecoder:
         return deltas
 
     def end(self) -> list[Delta]:
-        return []  # without `message_stop` nothing is complete
+        return []  # without `message_stop` the answer is incomplete
 
     def spent(self) -> Usage | None:
         return self._usage.total()
 
     def resume(self) -> None:
-        """The answer goes on with another stream."""
+        """Prepare for the next stream of the same answer."""
         self.paused = self.complete = False
         self._facts.pop("stop_reason", None)
         self._earlier_blocks += self._block_count
@@ -219,7 +223,7 @@ class AnthropicDecoder:
         self._usage.resume()
 
     def _other_event(self, event: AnthropicEvent) -> Iterator[Delta]:
-        """What does not come many times in an answer."""
+        """Decode an event that occurs rarely in an answer."""
         match event.type:
             case "content_block_start" if event.content_block is not None:
                 yield from self._start(event.index or 0, event.content_block)
@@ -232,7 +236,7 @@ class AnthropicDecoder:
                     self._facts["id"] = event.message.id
                 self._usage.count(event.message.usage)
                 if (usage := self._usage.total()) is not None:
-                    yield Ping(usage)  # whoever stops the answer knows what went in
+                    yield Ping(usage)  # an interrupted answer then has its input tokens
             case "message_delta":
                 if event.delta is not None:
                     self._note(event.delta)
@@ -241,17 +245,17 @@ class AnthropicDecoder:
                 yield from self._finish()
             case "error":
                 raise stream_error({"error": event.error}, ERROR_CODES)
-            case None if event.error:  # as gateways say it in whatever they speak
+            case None if event.error:  # the form in which gateways report errors in any protocol
                 raise stream_error({"error": event.error}, ERROR_CODES)
             case _:
-                pass  # a ping, or an event that was invented later
+                pass  # a ping, or a newer type of event
 
     # --- blocks ---
 
     def _start(self, index: int, raw: dict[str, Any]) -> Iterator[Delta]:
         yield from self._settle()
         for open in [at for at, block in self._blocks.items() if block.kind in SEQUENTIAL_BLOCKS]:
-            yield from self._stop(self._blocks.pop(open))  # nobody said so, but it has to have
+            yield from self._stop(self._blocks.pop(open))  # its stop event is missing
         self._block_count = max(self._block_count, index + 1)
         self._has_text = False
         self._provider_ran_tool = self._provider_ran_tool or _is_provider_call(raw)
@@ -266,7 +270,7 @@ class AnthropicDecoder:
             yield ReasoningDelta(raw["thinking"])
 
     def _amend(self, index: int, delta: AnthropicDelta, data: bytes) -> None:
-        """A piece that is not shown: it belongs to its block."""
+        """Apply a piece that is not a delta of ours to its block."""
         block = self._blocks.get(index)
         if block is None:
             return
@@ -294,7 +298,7 @@ class AnthropicDecoder:
             yield PartAdded(Reasoning("", metadata=block.metadata(block=block.raw)))
 
     def _stop_call(self, block: _Block) -> Iterator[Delta]:
-        if not block.pieces and block.raw.get("input"):  # it came whole
+        if not block.pieces and block.raw.get("input"):  # the arguments came in one piece
             block.pieces.append(encoded(block.raw["input"]).decode())
             yield ArgumentsDelta(block.id, block.pieces[0])
         if _is_json("".join(block.pieces)):
@@ -303,13 +307,13 @@ class AnthropicDecoder:
             self._unsettled_call = block
 
     def _settle(self) -> Iterator[Delta]:
-        """Nothing has cut the call that was in doubt."""
+        """End the call in doubt: more content followed, so it was not truncated."""
         block, self._unsettled_call = self._unsettled_call, None
         if block is not None:
             yield block.call_ended()
 
     def _sources(self, citations: list[dict[str, Any]]) -> Iterator[Delta]:
-        """What a text refers to, each address once."""
+        """Sources of a text, each URL once."""
         for citation in citations:
             url = citation.get("url") or citation.get("source")
             if isinstance(url, str) and "://" in url and url not in self._cited:
@@ -331,8 +335,8 @@ class AnthropicDecoder:
             yield from self._stop(block)
         self._blocks = {}
         reason = self._facts.get("stop_reason")
-        if reason is None:  # whoever stands between us closes also what was cut
-            raise ProviderError("the answer ended without saying why", kind="stream_cut")
+        if reason is None:  # a proxy also closes a truncated stream
+            raise ProviderError("the answer ended without a stop reason", kind="stream_cut")
         finish = FINISH_REASONS.get(reason, "stop")
         if finish in COMPLETE_FINISHES or reason in PAUSE_REASONS:
             yield from self._settle()
@@ -366,7 +370,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def result_text(content: Any) -> str:
-    """What a tool of the provider found, for people and for other providers."""
+    """Result of a provider's tool as text, for people and for other providers."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -378,7 +382,7 @@ def result_text(content: Any) -> str:
     if "stdout" in content:
         return "\n".join(filter(None, (content["stdout"], content.get("stderr"))))
     source = _mapping(content.get("source"))
-    if source:  # a document; of one that is no text only its title can be told
+    if source:  # a document; of one that is not text, only the title
         text = source.get("data") if source.get("type") == "text" else content.get("title")
         return str(text or "")
     if "url" in content:

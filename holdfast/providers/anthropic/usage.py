@@ -1,5 +1,4 @@
-"""Tokens of an answer of the Anthropic Messages API, also of one that was made in several goes.
-Pure."""
+"""Counts the tokens of an answer of the Anthropic Messages API, over all its streams. Pure."""
 
 from __future__ import annotations
 
@@ -9,20 +8,23 @@ from holdfast.providers.profile import Price
 
 
 class UsageCounter:
-    """Counts what one answer takes."""
+    """Counts the tokens and the cost of one answer."""
 
     def __init__(self, price: Price | None) -> None:
         self.earlier: list[Usage] = []
-        """Of the goes before this one."""
+        """Usage of each earlier stream of this answer."""
         self._price = price
         self._spent = 0.0
-        """On the goes before this one."""
+        """Cost of the earlier streams, in US dollars."""
         self._so_far = Usage()
         self._for_an_hour = 0
-        """Of what this go has written to the cache."""
+        """Tokens that this stream wrote to the cache for an hour."""
 
     def count(self, tokens: AnthropicUsage | None) -> None:
-        """Counts only grow. Some gateways say the input with the end alone, or zero with it."""
+        """Add counts.
+
+        They only grow: some gateways report the input at the end only, or as zero then.
+        """
         if tokens is None:
             return
         details = tokens.output_tokens_details or {}
@@ -38,15 +40,18 @@ class UsageCounter:
         self._for_an_hour = max(self._for_an_hour, cache.ephemeral_1h_input_tokens or 0)
 
     def resume(self) -> None:
-        """Another go begins."""
+        """Begin the next stream of the answer."""
         self.earlier.append(self._so_far)
         self._spent += self._cost()
         self._so_far = Usage()
         self._for_an_hour = 0
 
     def total(self) -> Usage | None:
-        """All that was written, and what the last go has read: each of them reads the same again,
-        and one answer fills the window once. What it all costs is the sum."""
+        """Usage of the answer over all its streams.
+
+        Output and cost are those of all streams, input is that of the last: each stream reads the
+        same input again, and one answer fills the window once.
+        """
         streams = [one for one in (*self.earlier, self._so_far) if one != Usage()]
         if not streams:
             return None
@@ -60,7 +65,7 @@ class UsageCounter:
         )
 
     def _cost(self) -> float:
-        """Of this go."""
+        """Cost of the current stream, in US dollars."""
         if self._price is None:
             return 0.0
         return self._price.of(self._so_far, for_an_hour=self._for_an_hour)

@@ -1,4 +1,20 @@
-"""Models of the Gemini API, with streamed answers."""
+"""The Gemini API, with streamed answers.
+
+Only this protocol is here: `model_stream.py` one folder up sends requests. Vertex AI is not
+supported; the bridge to pydantic-ai reaches it.
+
+Ideas:
+
+- A chunk contains whole parts; only text and thoughts are spread over several. So `stream.py` needs
+  little state.
+- Signatures must be sent back with exactly the part that they came with, and newer models refuse
+  calls without one. Metadata keeps them, and calls of other providers get a fixed one.
+- Models before Gemini 3 support less. `names.py` derives that from a model's name, as options of
+  its profile, so that the encoder does not look at names.
+
+Read `contents.py` first: it encodes messages. `request.py` adds tools and settings, `schema.py` the
+form of the answer; `stream.py` decodes `chunks.py` into deltas.
+"""
 
 from __future__ import annotations
 
@@ -19,28 +35,27 @@ from holdfast.providers.profile import UNKNOWN, Profile
 
 DEFAULT_BASE_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
 DEFAULT_VERSION_PATH: Final = "/v1beta"
-"""Added to an address that is only a host."""
+"""Path that is added to a base URL that is only a host."""
 COLLECTIONS: Final = ("models", "tunedModels")
 """Path prefixes that a model's name may start with; the first is the default."""
 
 
 class Google:
-    """A model behind the Gemini API, or behind a gateway that speaks it.
+    """A model of the Gemini API, or of a gateway that implements it.
 
-    Arguments and answers are described in JSON schema, which the API takes for every model; the
-    subset of OpenAPI's schema objects that it knows as well is not spoken.
+    Arguments and answers are described in JSON schema, which the API accepts for every model; its
+    subset of OpenAPI schemas is not used.
 
-    What a profile's `options` say here; what they leave out is gathered from the name of a model
-    before Gemini 3:
+    `options` of the profile; a missing option follows from the names of models before Gemini 3:
 
-    - `thinking`: `"level"` (Gemini 3 and later; also when nothing is said) or `"budget"` (2.5), and
-      `min_budget`, the tokens of a model that cannot stop thinking;
-    - `thinks`: false where a model thinks only when it is told to;
-    - `signatures`: calls that another provider wrote have to be marked as such (otherwise as
+    - `thinking`: `"level"` (Gemini 3 and later; the default) or `"budget"` (2.5), and `min_budget`,
+      the tokens of a model that cannot stop thinking;
+    - `thinks`: false if the model thinks only on request;
+    - `signatures`: calls that another provider wrote must be marked as such (default: true if
       `thinking` is `"level"`);
-    - `result_files`: results of tools can hold images (otherwise as `signatures` is);
-    - `mix_tools`, `mix_output`: false where the API's own tools, or a schema for the answer, cannot
-      stand beside other tools.
+    - `result_files`: results of tools can contain images (default: as `signatures`);
+    - `mix_tools`, `mix_output`: false if the API's own tools, or a schema for the answer, cannot be
+      combined with other tools.
     """
 
     def __init__(

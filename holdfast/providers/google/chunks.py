@@ -11,22 +11,30 @@ from holdfast.providers.json_body import JsonObject
 
 
 class FunctionCall(Struct, gc=False):
+    """A call of a user's function."""
+
     name: str
     id: str | None = None
     args: Raw = Raw(b"{}")
 
 
 class InlineData(Struct, rename="camel", gc=False):
+    """A file with its bytes."""
+
     mime_type: str
     data: bytes
 
 
 class FileData(Struct, rename="camel", gc=False):
+    """A file by its URL."""
+
     file_uri: str
     mime_type: str = "application/octet-stream"
 
 
 class GooglePart(Struct, rename="camel", gc=False):
+    """One part of an answer; exactly one kind of data is set."""
+
     text: str | None = None
     thought: bool | None = None
     thought_signature: str | None = None
@@ -40,10 +48,14 @@ class GooglePart(Struct, rename="camel", gc=False):
 
 
 class GoogleContent(Struct, gc=False):
+    """The parts of a candidate."""
+
     parts: list[GooglePart] | None = None
 
 
 class Candidate(Struct, rename="camel", gc=False):
+    """One of the answers; only the first is read."""
+
     content: GoogleContent | None = None
     index: int | None = None
     finish_reason: str | None = None
@@ -54,9 +66,11 @@ class Candidate(Struct, rename="camel", gc=False):
 
 
 class GoogleChunk(Struct, rename="camel", gc=False):
+    """One chunk of a stream."""
+
     candidates: list[Candidate] | None = None
     usage_metadata: Raw = Raw()
-    """Kept as it is: every chunk has one, and only the last one counts."""
+    """Raw usage, parsed at the end: every chunk has one, and only the last counts."""
     response_id: str | None = None
     model_version: str | None = None
     prompt_feedback: JsonObject | None = None
@@ -64,6 +78,8 @@ class GoogleChunk(Struct, rename="camel", gc=False):
 
 
 class UsageMetadata(Struct, rename="camel", gc=False):
+    """Token counts of an answer."""
+
     prompt_token_count: int | None = None
     cached_content_token_count: int | None = None
     candidates_token_count: int | None = None

@@ -1,4 +1,4 @@
-"""Encodes messages for the Gemini API: contents, each made of parts. Pure."""
+"""Encodes messages for the Gemini API, as contents that consist of parts. Pure."""
 
 from __future__ import annotations
 
@@ -32,23 +32,27 @@ from holdfast.providers.json_body import JsonObject
 from holdfast.providers.profile import Family, Profile
 
 FOREIGN_SIGNATURE: Final = "skip_thought_signature_validator"
-"""What Google documents as the signature of calls that no Gemini wrote."""
+"""Signature that Google documents for calls that another provider's model wrote."""
 LEADING_USER_TEXT: Final = "(The conversation begins with an answer.)"
-"""Said first where a history does not begin with its user, who has to."""
+"""First message of a history that does not begin with the user, as the API requires."""
 SUPPORTED_FILES: Final[tuple[Family, ...]] = ("image", "pdf", "audio", "video")
-"""Taken as files. Text is spelled out instead: not every kind of it is taken."""
+"""Kinds of files that are sent as files. Text files are sent as text: not all types are
+accepted."""
 IMAGE_TYPES: Final = frozenset(
     {"image/heic", "image/heif", "image/jpeg", "image/png", "image/webp"}
 )
 RESULT_FILE_TYPES: Final = frozenset({"application/pdf", "image/jpeg", "image/png", "image/webp"})
-"""What the result of a call can hold."""
+"""Media types that the result of a call can contain."""
 _MEDIA_TYPE_ALIASES: Final = {"audio/x-wav": "audio/wav"}
 MAX_NAME_LENGTH: Final = 128
 _UNNAMEABLE: Final = re.compile(r"[^A-Za-z0-9_.:-]")
 
 
 class ContentsEncoder:
-    """The messages of one request. Remembers the ids of calls, because results repeat them."""
+    """Encodes the messages of one request.
+
+    Remembers the ids of calls, because results repeat them.
+    """
 
     def __init__(self, name: str, provider: str, profile: Profile, notices: list[str]) -> None:
         self._name = name
@@ -62,9 +66,10 @@ class ContentsEncoder:
         self._files_in_results = options.get("result_files", options.get("signatures", False))
         self._mixes_tools = options.get("mix_tools", True)
         self._ids: dict[str, str | None] = {}
-        """Of each call so far: the id that the API gave it."""
+        """API ids of the calls so far, by our ids; None if the API gave none."""
 
     def encode(self, messages: Sequence[Message]) -> list[JsonObject]:
+        """The contents of a request, with alternating roles."""
         contents: list[JsonObject] = []
         last = ""
         for message in messages:
@@ -82,8 +87,10 @@ class ContentsEncoder:
         return contents
 
     def _turns_of(self, message: Message) -> Iterator[tuple[str, list[JsonObject]]]:
-        """Who says what. Results are a content of their own: the API takes whatever else is in it
-        for the model's own words."""
+        """The turns in a message: speaker and parts.
+
+        Results are a separate content: the API takes other parts in it for the model's own words.
+        """
         match message.role:
             case "assistant":
                 yield "model", self._answer_parts(message)
@@ -134,7 +141,7 @@ class ContentsEncoder:
                 return [self._call_part(part, own)]
             case File():
                 return [self._file_part(part)]
-            case _:  # reasoning that nobody signed is not taken back, and sources never were said
+            case _:  # unsigned reasoning is refused, and sources have no form in a request
                 return []
 
     def _call_part(self, call: ToolCall, own: Metadata) -> JsonObject:
@@ -148,9 +155,12 @@ class ContentsEncoder:
     def _executed_parts(
         self, part: ToolCall | ToolResult, raw: Metadata | None, results: Mapping[str, ToolResult]
     ) -> list[JsonObject]:
-        """What the API ran itself: as it came, or in words for a model that does not take that."""
+        """Parts of a tool that the API ran.
+
+        They are sent back unchanged, or as text to a model that does not accept them.
+        """
         if part.tool == "media_processing":
-            return []  # refused when it is sent back; the model looks at the file again
+            return []  # refused in a request; the model reads the file again
         if raw is not None and (
             self._mixes_tools or raw.keys().isdisjoint(("toolCall", "toolResponse"))
         ):
@@ -166,7 +176,7 @@ class ContentsEncoder:
     # --- Results and files ---
 
     def _result_part(self, result: ToolResult, files: list[JsonObject]) -> JsonObject:
-        """The result of a call. What it cannot hold is added to `files`, to be said behind it."""
+        """The result of a call. Files that it cannot contain are added to `files`, to follow it."""
         texts: list[str] = []
         inline: list[JsonObject] = []
         for content in result.content:
@@ -212,8 +222,10 @@ class ContentsEncoder:
 
 
 def nameable(name: str) -> str:
-    """A name that a function can have. Of a call and of its result, so that they stay together:
-    a model may call what does not exist by any name, and the history keeps that."""
+    """A valid name of a function, the same for a call and its result.
+
+    A model may call a function by any name, and the history keeps it.
+    """
     valid = _UNNAMEABLE.sub("_", name) or "unnamed"
     return (valid if valid[0].isalpha() or valid[0] == "_" else f"_{valid}")[:MAX_NAME_LENGTH]
 
@@ -221,8 +233,7 @@ def nameable(name: str) -> str:
 def _text_parts(
     text: str, signature: str | None, signed: int | None, *, thought: bool = False
 ) -> list[JsonObject]:
-    """Text as it came. The end of it that was signed is a part of its own: nothing may be merged
-    with that."""
+    """Parts of a text. Its signed end is a part of its own: nothing may be merged with that."""
     kind = {"thought": True} if thought else {}
     if signature is None:
         return [{"text": text, **kind}] if text else []
@@ -232,15 +243,21 @@ def _text_parts(
 
 
 def _sign_first_call(parts: list[JsonObject]) -> None:
-    """The first call of an answer has to be signed itself, which one that no Gemini wrote is not,
-    nor one of an older Gemini, which signed what came first."""
+    """Sign the first call of an answer if it is not signed.
+
+    It is unsigned if another provider's model wrote it, or an older Gemini, which signed whichever
+    part came first.
+    """
     first = next((part for part in parts if "functionCall" in part), None)
     if first is not None:
         first.setdefault("thoughtSignature", FOREIGN_SIGNATURE)
 
 
 def _arguments(text: str) -> msgspec.Raw | JsonObject:
-    """Arguments as the model wrote them. The API takes an object: what is none is kept in one."""
+    """Arguments as the model wrote them, or an object that contains them.
+
+    The API accepts only objects.
+    """
     try:
         if isinstance(msgspec.json.decode(text), dict):
             return msgspec.Raw(text.encode())

@@ -1,6 +1,6 @@
-"""Facts derived from a model's name, where its profile has none. Pure.
+"""Profile options derived from a model's name, where its profile has none. Pure.
 
-Preview releases and older models are in no list of profiles, and take less than today's models do.
+Preview releases and older models are not in the profiles, and support less than current models.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from msgspec.structs import replace
 from holdfast.providers.profile import Profile
 
 _OLDER: Final = re.compile(r"(?:^|/)gemini-[12]\b")
-"""Before Gemini 3. The folder of a model may stand before its name."""
+"""Names of models before Gemini 3, optionally with a collection before the name."""
 _NEVER_THINKS: Final = re.compile(r"gemini-(?:1|2[.-]0|2[.-]5-.*(?:image|tts))\b")
 
 
 def with_defaults(profile: Profile, model: str) -> Profile:
-    """The profile with what the name of the model says. What the profile says itself stays."""
+    """The profile, completed with options that follow from the model's name."""
     name = model.lower()
     if not _OLDER.search(name):
         return profile
     options: dict[str, Any] = {"thinking": "budget", "mix_tools": False, "mix_output": False}
     if "-flash-lite" in name:
         options["thinks"] = False
-    if "-flash" not in name:  # those alone can stop thinking
+    if "-flash" not in name:  # only flash models can stop thinking
         options["min_budget"] = 128
     efforts = profile.efforts
     if efforts is None and _NEVER_THINKS.search(name):

@@ -24,9 +24,9 @@ _PROVIDER_TOOLS: Final = {
     "web_fetch": "urlContext",
     "web_search": "googleSearch",
 }
-"""What the API runs itself, by the name that several providers share. None takes an option."""
+"""The API's own tools by their shared names. None of them takes options."""
 _THINKING_LEVELS: Final[Mapping[Effort, str]] = {
-    "none": "minimal",  # the least there is: these models cannot be told not to think
+    "none": "minimal",  # the lowest level: these models cannot stop thinking
     "minimal": "minimal",
     "low": "low",
     "medium": "medium",
@@ -43,13 +43,13 @@ _THINKING_BUDGETS: Final[Mapping[Effort, int]] = {
     "xhigh": 24_576,
     "max": 24_576,
 }
-"""Tokens to think with, as Google itself translates these words."""
+"""Thinking budgets in tokens by effort, as Google documents them."""
 
 
 def encode(
     request: Request, name: str, provider: str, profile: Profile
 ) -> tuple[bytes, tuple[str, ...]]:
-    """The body of a request, and what people should know about it."""
+    """The body of a request, and notices for people about what was left out."""
     encoder = _Encoder(name, provider, profile)
     body = encoder.body(request)
     notices = tuple(dict.fromkeys(encoder.notices))
@@ -64,7 +64,7 @@ class _Encoder:
         self._profile = profile
 
     def body(self, request: Request) -> JsonObject:
-        """What changes least stands first, and the messages last."""
+        """The body. What changes least comes first, for the cache; the messages come last."""
         tools, mixed = self._tools(request)
         config = self._config(request)
         system = [block.text for block in request.system if block.text]
@@ -86,14 +86,14 @@ class _Encoder:
     # --- Tools ---
 
     def _tools(self, request: Request) -> tuple[list[JsonObject], bool]:
-        """The tools, and whether there are both the user's and the API's own."""
+        """The tools, and whether user functions and the API's own tools are combined."""
         functions: list[JsonObject] = []
         tools: list[JsonObject] = []
         for spec in request.tools:
             native = spec.native.get(self._provider)
             if native is None:
                 functions.append(_function(spec))
-            else:  # a function, or a tool that the API has and we run
+            else:  # a function, or a tool of the API that runs here
                 (functions if "name" in native else tools).append(dict(native))
         if functions:
             tools.insert(0, {"functionDeclarations": functions})
@@ -102,7 +102,7 @@ class _Encoder:
             return tools or own, False
         if not self._profile.options.get("mix_tools", True):
             for tool in request.provider_tools:
-                self._leave_out(f"{tool.name} beside other tools")
+                self._leave_out(f"{tool.name} together with other tools")
             return tools, False
         return tools + own, True
 
@@ -156,8 +156,10 @@ def _shape_config(shape: Shape) -> JsonObject:
 
 
 def thinking_config(requested: Effort | None, profile: Profile) -> JsonObject:
-    """How hard to think, as this model is told it. Its thoughts are asked for when it has any: the
-    API refuses to be asked where there is no thinking."""
+    """Thinking options for an effort, in the model's style.
+
+    Thoughts are requested only if the model has any: the API refuses the option otherwise.
+    """
     effort = profile.effort(requested)
     if effort is None:
         thinks = profile.efforts and profile.options.get("thinks", True)
@@ -166,6 +168,7 @@ def thinking_config(requested: Effort | None, profile: Profile) -> JsonObject:
         thinking: JsonObject = {"thinkingLevel": _THINKING_LEVELS[effort]}
     else:
         least = profile.options.get("min_budget", 0)
-        effort = "none" if requested == "none" else effort  # tokens go below the least of the words
+        # a budget can be lower than the lowest effort
+        effort = "none" if requested == "none" else effort
         thinking = {"thinkingBudget": max(least, _THINKING_BUDGETS[effort])}
     return thinking if effort == "none" else {**thinking, "includeThoughts": True}

@@ -1,6 +1,6 @@
 """Converts the JSON schema of an answer for the Gemini API. Pure.
 
-The schema of arguments goes as it is.
+Schemas of arguments are sent unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SINGLE_SCHEMAS: Final = frozenset({"additionalProperties", "items"})
 
 
 def answer_schema(schema: JsonSchema) -> dict[str, Any]:
-    """What may be only one value is said as a list of one, and a reference stands alone."""
+    """The schema with `const` as a list of one value, and references without other keywords."""
     converted = {key: _converted_value(key, value) for key, value in schema.items()}
     converted.pop("$schema", None)
     if "const" in converted:
@@ -34,7 +34,7 @@ def answer_schema(schema: JsonSchema) -> dict[str, Any]:
 
 
 def _converted_value(key: str, value: Any) -> Any:
-    """What a schema says under a key, with each schema in it changed."""
+    """The value of a keyword, with each schema in it converted."""
     if key in _SCHEMA_MAPS and isinstance(value, Mapping):
         return {name: _converted(inner) for name, inner in value.items()}
     if key in _SCHEMA_LISTS and isinstance(value, list):
@@ -47,8 +47,11 @@ def _converted(schema: Any) -> Any:
 
 
 def _reference_alone(schema: dict[str, Any]) -> dict[str, Any]:
-    """A reference that stands alone. Its description, which the model should read, goes around it;
-    the rest is left out, but for what may be referred to."""
+    """A schema whose reference has no other keywords, as required.
+
+    Its description moves to a schema around it, so that the model reads it; other keywords are
+    dropped, except definitions.
+    """
     result = {
         key: value for key, value in schema.items() if key.startswith("$") or key == "definitions"
     }

@@ -1,7 +1,7 @@
 """Decodes the chunks of a Gemini API answer into deltas. Pure.
 
-A chunk holds whole parts: only text and thoughts are spread over several. What has to be sent back
-as it came (signatures, what the API ran itself) is kept in the metadata of our parts.
+A chunk contains whole parts: only text and thoughts are spread over several. Data that must be sent
+back unchanged (signatures, tools that the API ran) are kept in the metadata of our parts.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from holdfast.providers.surrogates import SurrogateJoiner
 ERROR_CODES: Final[Mapping[str, FailureKind]] = {
     # The status words of google.rpc.
     "ABORTED": "server",
-    "CANCELLED": "stream_cut",  # by them, not by us
+    "CANCELLED": "stream_cut",  # cancelled by Google, not by us
     "DEADLINE_EXCEEDED": "timeout",
     "FAILED_PRECONDITION": "permission",  # the country, or the billing of the project
     "INTERNAL": "server",
@@ -64,7 +64,7 @@ ERROR_CODES: Final[Mapping[str, FailureKind]] = {
     "UNAUTHENTICATED": "auth",
     "UNAVAILABLE": "overloaded",
     "UNKNOWN": "server",
-    # Reasons in the details of an error, which say more than its status.
+    # Reasons in the details of an error, which are more exact than its status.
     "ACCESS_TOKEN_EXPIRED": "auth",
     "API_KEY_EXPIRED": "auth",
     "API_KEY_INVALID": "auth",
@@ -94,10 +94,9 @@ FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "SAFETY": "content_filter",
     "SPII": "content_filter",
 }
-"""Why an answer ended. A word that is not known is an end like any other: that there is no answer
-is noticed where answers are put together."""
+"""Finish reasons of the API. Unknown ones count as "stop"; the loop notices an empty answer."""
 FAILED_FINISHES: Final[Mapping[str, FailureKind]] = {
-    # The model wrote what nobody can read, or gave up: asked again, it writes something else.
+    # The model wrote something invalid, or gave up: a retry gives another answer.
     "FINISH_REASON_UNSPECIFIED": "server",
     "IMAGE_OTHER": "server",
     "MALFORMED_FUNCTION_CALL": "server",
@@ -106,7 +105,7 @@ FAILED_FINISHES: Final[Mapping[str, FailureKind]] = {
     "UNEXPECTED_TOOL_CALL": "server",
     "MISSING_THOUGHT_SIGNATURE": "invalid_request",
 }
-"""Ends that are none."""
+"""Finish reasons that mean that the answer failed."""
 
 _OUTCOMES: Final[Mapping[str, ToolOutcome]] = {
     "OUTCOME_FAILED": "failed",
@@ -116,11 +115,11 @@ _TOOL_NAMES: Final = {
     "GOOGLE_SEARCH_WEB": "web_search",
     "URL_CONTEXT": "web_fetch",
 }
-"""What the API runs itself, by the name that several providers share."""
+"""The API's own tools by their shared names."""
 
 
 class GoogleDecoder:
-    """The state of one answer."""
+    """Decodes one answer."""
 
     def __init__(self, provider: str, profile: Profile) -> None:
         self.deltas: list[Delta] = []
@@ -128,27 +127,27 @@ class GoogleDecoder:
         self._joiner = SurrogateJoiner()
         self._profile = profile
         self._open: Literal["text", "thought"] | None = None
-        """What the last part was, when the next can go on with it."""
+        """Kind of the last part, if the next one can continue it."""
         self._call_count = 0
         self._has_call = False
         self._executed_id = ""
-        """The last call that the API ran itself."""
+        """Id of the last call that the API ran."""
         self._usage = Raw()
         self._prompt_reported = False
-        """Whether somebody knows what went in."""
+        """Whether the usage of the prompt has been reported."""
         self._finish_reason: str | None = None
-        """Why the answer ended; None until it did."""
+        """Finish reason; None until it arrives."""
         self._blocked = False
-        """The prompt was refused, and there is no answer at all."""
+        """Whether the prompt was blocked, so that there is no answer."""
         self._finish_message: str | None = None
         self._facts: JsonObject = {}
-        """What is told about the whole answer."""
+        """Facts about the whole answer, for its metadata."""
 
     def feed(self, events: list[bytes]) -> list[Delta]:
         deltas = self.deltas = []
         for event in events:
             if event[:1] == b"[" and event.strip() == b"[DONE]":
-                continue  # some gateways end every stream so
+                continue  # some gateways end every stream with it
             try:
                 chunk = read_chunk(event)
             except msgspec.DecodeError:
@@ -159,7 +158,7 @@ class GoogleDecoder:
                 continue
             candidate = chunk.candidates[0]
             if candidate.index:
-                continue  # of several answers the first is ours
+                continue  # only the first of several candidates is used
             if not self._facts:
                 self._read_facts(chunk)
                 self._report_prompt(deltas)
@@ -213,12 +212,14 @@ class GoogleDecoder:
             self._tool(call, _raw({"toolCall": call}, signature), deltas)
         elif (response := part.tool_response) is not None:
             self._response(response, _raw({"toolResponse": response}, signature), deltas)
-        elif not part.thought:  # a picture that is thought is a sketch
+        elif not part.thought:  # an image in the thoughts is a draft
             self._file(part, deltas)
 
     def _text(self, text: str, thought: bool, signature: str | None, deltas: list[Delta]) -> None:
-        """A piece of text. One that is signed ends what it goes on with, and remembers where it
-        began."""
+        """Emit a piece of text.
+
+        A signed piece ends the text that it continues, and records its own length.
+        """
         kind: Literal["text", "thought"] = "thought" if thought else "text"
         continues = self._open == kind
         if text:
@@ -236,7 +237,7 @@ class GoogleDecoder:
             deltas.append(
                 PartEnded(None, self._metadata({"thoughtSignature": signature, **signed}))
             )
-        else:  # a signature without text: there is no part of ours for it but a thought
+        else:  # a signature without text is kept in an empty reasoning part
             part = {"text": "", "thoughtSignature": signature}
             deltas.append(PartEnded(None, self._metadata({"part": part})))
 
@@ -258,7 +259,10 @@ class GoogleDecoder:
         provider_executed: bool,
         deltas: list[Delta],
     ) -> str:
-        """A call comes whole. One without an id gets one that is never sent back."""
+        """Emit a call, which always arrives whole.
+
+        A call without an id gets one that is never sent.
+        """
         self._open = None
         self._call_count += 1
         id = id or f"call_{self._call_count}"
@@ -330,14 +334,14 @@ class GoogleDecoder:
             at = part.file_data
             file = File(at.mime_type, ref=at.file_uri, metadata=metadata)
         else:
-            return  # a kind of part that is newer than this
+            return  # an unknown kind of part
         self._open = None
         deltas.append(PartAdded(file))
 
     # --- The whole answer ---
 
     def _read_facts(self, chunk: GoogleChunk) -> None:
-        """What a chunk says beside its parts."""
+        """Read the fields of a chunk that are not parts, and raise its error if it has one."""
         if chunk.error is not None:
             raise stream_error({"error": chunk.error}, ERROR_CODES)
         if chunk.response_id:
@@ -350,7 +354,10 @@ class GoogleDecoder:
             self._blocked = True
 
     def _read_candidate(self, candidate: Candidate) -> None:
-        """What is told beside the parts: seldom, and mostly with the last of them."""
+        """Read the fields of a candidate that are not parts.
+
+        Most of them arrive with the last chunk.
+        """
         if candidate.finish_reason is not None:
             self._finish_reason = candidate.finish_reason
             self._finish_message = candidate.finish_message
@@ -362,17 +369,17 @@ class GoogleDecoder:
             self._merge_fact("citationMetadata", candidate.citation_metadata)
 
     def _report_prompt(self, deltas: list[Delta]) -> None:
-        """Say once what went in, for whoever stops the answer."""
+        """Report the usage of the prompt once, so that an interrupted answer has it."""
         usage = None if self._prompt_reported else self.spent()
         if usage is not None:
             self._prompt_reported = True
             deltas.append(Ping(usage))
 
     def _merge_fact(self, key: str, fields: JsonObject) -> None:
-        self._facts[key] = {**self._facts.get(key, {}), **fields}  # again, with more
+        self._facts[key] = {**self._facts.get(key, {}), **fields}  # a repeated field has more keys
 
     def _fail(self, reason: str) -> NoReturn:
-        why = self._finish_message or "the answer ended without being one"
+        why = self._finish_message or "the answer failed"
         raise ProviderError(f"{reason}: {why}", code=reason, kind=FAILED_FINISHES[reason])
 
     def spent(self) -> Usage | None:
@@ -393,17 +400,17 @@ class GoogleDecoder:
 
 
 def _raw(data: JsonObject, signature: str | None) -> JsonObject:
-    """A part as it came."""
+    """A raw part with its signature."""
     return data if signature is None else {**data, "thoughtSignature": signature}
 
 
 def _tool_name(fields: JsonObject) -> str:
-    kind = fields.get("toolType") or "MEDIA_PROCESSING"  # the one that is not named
+    kind = fields.get("toolType") or "MEDIA_PROCESSING"  # the only tool that is sent without a type
     return _TOOL_NAMES.get(kind, kind.lower())
 
 
 def _sources(facts: JsonObject) -> Iterator[Source]:
-    """Where an answer has something from, each once."""
+    """Sources of an answer, each URL once."""
     seen: set[str] = set()
     for url, title in _cited_pages(facts):
         if isinstance(url, str) and url and url not in seen:
@@ -425,5 +432,5 @@ def _cited_pages(facts: JsonObject) -> Iterator[tuple[Any, str | None]]:
 
 
 def _objects(value: Any) -> list[JsonObject]:
-    """The objects of a list. What is told beside an answer may not break it, whatever it is."""
+    """The objects in a list. Invalid metadata must not fail an answer."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -1,4 +1,19 @@
-"""Models of OpenAI's Chat Completions, at OpenAI or any compatible endpoint."""
+"""OpenAI's Chat Completions, at OpenAI or any compatible endpoint.
+
+Local servers, gateways and most other providers use this protocol. OpenAI's own models use the
+Responses API by default, in `openai_responses`.
+
+Ideas:
+
+- Compatible endpoints differ. What a request must look like is described in `quirks.py`, one value
+  per endpoint; the encoder reads these fields and never the name of a provider.
+- Answers need no such description: the decoder reads every known form from any endpoint. `calls.py`
+  assembles the pieces of tool calls, `think_tags.py` finds reasoning in the text.
+- Reasoning is sent back only to the provider that wrote it, in the field that it wants.
+
+Read `quirks.py` first, then `request.py` with `messages.py`. `stream.py` decodes chunks into
+deltas; `usage.py` reads tokens and costs.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +37,7 @@ COMPLETIONS_PATH: Final = "/chat/completions"
 
 
 class OpenAIChat:
-    """A model of OpenAI, or of whoever else speaks its protocol at `base_url`."""
+    """A model of OpenAI's Chat Completions, or of a compatible endpoint at `base_url`."""
 
     def __init__(
         self,
@@ -36,8 +51,11 @@ class OpenAIChat:
         quirks: Quirks | None = None,
         http: Http = SHARED_CLIENT,
     ) -> None:
-        """Without a key none is sent: a server of one's own needs none. `headers` win over ours.
-        `quirks` say what differs from OpenAI; without them, it is what is known of `provider`."""
+        """Create the model. `headers` replace ours.
+
+        Without `api_key` no key is sent, since a local server needs none. `quirks` describe how the
+        endpoint differs from OpenAI; the default is what is known about `provider`.
+        """
         check_endpoint(model, provider, base_url, api_key, needs_key=False)
         quirks = quirks_of(provider) if quirks is None else quirks
         if not isinstance(quirks, Quirks):
@@ -92,7 +110,7 @@ def _auth(api_key: str | None, header: str) -> dict[str, str]:
 
 
 def _url(base_url: str, query: Mapping[str, str]) -> str:
-    """Where to post to. A query in the base URL stays."""
+    """The URL to post to. A query in the base URL stays."""
     parts = urlsplit(address(base_url, COMPLETIONS_PATH))
     query_text = urlencode({**dict(parse_qsl(parts.query)), **query})
     return parts._replace(query=query_text).geturl()

@@ -1,9 +1,9 @@
 """Assembles the tool calls of a streamed chat completion, in every server's variant. Pure.
 
-OpenAI gives each call an index, says its id and name once and then only pieces of its arguments.
-Servers that are compatible with it leave out the index or always say 0, repeat id and name in every
-piece, give a whole call at once, or no id at all. What belongs together is found here. Which server
-is asked is not known here, so every rule holds for all of them; beside each stands who needs it.
+OpenAI gives each call an index, sends its id and name once, and then only pieces of its arguments.
+Compatible servers leave out the index or always send 0, repeat id and name in every piece, send a
+whole call at once, or send no id. `CallAssembler` matches the pieces. The server is unknown here,
+so every rule holds for all of them; a comment beside each names the servers that need it.
 """
 
 from __future__ import annotations
@@ -17,33 +17,36 @@ from holdfast.kernel.model import ArgumentsDelta, CallEnded, CallStarted, Delta
 
 
 class FunctionPiece(Struct, gc=False):
+    """Name and arguments in a piece of a call."""
+
     name: Any = None
     arguments: Any = None
-    """Text; from some an object."""
+    """A piece of the arguments as text; from some servers an object."""
 
 
 class CallPiece(Struct, gc=False):
-    """What one event says about one call."""
+    """A piece of one call in one event."""
 
     index: Any = None
     id: Any = None
     function: FunctionPiece | None = None
     extra_content: Any = None
-    """Wanted back with the call: Gemini's signatures, behind an endpoint of this protocol."""
+    """Data that must be sent back with the call: Gemini's signatures, at a compatible
+    endpoint."""
 
 
 _NOTHING: Final = FunctionPiece()
 
 
 class _Call:
-    """A call that is being written."""
+    """A call whose pieces are arriving."""
 
     __slots__ = ("ended", "extra", "id", "index", "name", "pieces", "server_id", "started")
 
     def __init__(self, index: Any, server_id: str, id: str) -> None:
         self.index = index
         self.server_id = server_id
-        """The id that the server uses for it; empty when it has none."""
+        """Id of the call at the server; empty if it has none."""
         self.id = id
         self.name = ""
         self.pieces: list[str] = []
@@ -53,7 +56,7 @@ class _Call:
 
     @property
     def complete(self) -> bool:
-        """Whether its arguments are a JSON object: nothing can follow that."""
+        """Whether the arguments are a JSON object, after which nothing can follow."""
         try:
             return isinstance(msgspec.json.decode("".join(self.pieces)), dict)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -61,7 +64,7 @@ class _Call:
 
 
 class CallAssembler:
-    """The calls of one answer so far."""
+    """Assembles the calls of one answer."""
 
     def __init__(self, provider: str) -> None:
         self._provider = provider
@@ -71,7 +74,7 @@ class CallAssembler:
         return bool(self._calls)
 
     def take(self, pieces: list[CallPiece], deltas: list[Delta]) -> None:
-        """Take in what one event says about calls."""
+        """Add the pieces of one event."""
         touched: list[_Call] = []
         for piece in pieces:
             function = piece.function or _NOTHING
@@ -87,36 +90,36 @@ class CallAssembler:
             _append_arguments(call, text, deltas)
 
     def end(self, deltas: list[Delta], *, cut: bool) -> None:
-        """No more will come. Of an answer that was `cut`, half a call is no call."""
+        """End the calls. In an answer that was `cut`, incomplete calls are dropped."""
         for call in self._calls:
-            # Announced by an id alone, and nothing followed: no call.
+            # Only an id arrived: not a call.
             if call.ended or not (call.name or call.pieces) or (cut and not call.complete):
                 continue
-            _start(call, deltas)  # one without a name, too: the model is told that it needs one
+            _start(call, deltas)  # also without a name: the model is told that a call needs one
             self._end(call, deltas)
 
     def _find(self, index: Any, id: str, name: str) -> _Call | None:
-        """The call that is meant, if it has begun."""
-        # By its id, for servers that repeat it in every piece. The index has to fit as well: some
-        # give two calls of one answer the same id.
+        """The call that a piece belongs to, if it has begun."""
+        # By its id, for servers that repeat it in every piece. The index must match as well: some
+        # servers use one id for two calls of an answer.
         for call in reversed(self._calls):
             if id and call.server_id == id and (index is None or index == call.index):
                 return call
         # A new id with a name is a new call, for servers whose index is always 0.
         if id and name:
             return None
-        # The last one, for servers without an index.
+        # The last call, for servers without an index.
         if index is None:
             return self._calls[-1] if self._calls else None
-        # By its index: OpenAI itself; and servers that make up a new id for every piece.
+        # By its index: OpenAI itself, and servers that create a new id for every piece.
         return next((call for call in reversed(self._calls) if call.index == index), None)
 
     def _begin(self, index: Any, server_id: str, deltas: list[Delta]) -> _Call:
-        """A new call. Those before it that are complete can be told so, and started early."""
+        """Begin a new call, and end the complete calls before it, so that they can start early."""
         for call in self._calls:
             if call.started and not call.ended and call.complete:
                 self._end(call, deltas)
-        # For servers that give no ids, or one id to several calls: the result has to name the call.
+        # For servers that send no ids, or one id for several calls: the result must name its call.
         taken = {call.id for call in self._calls}
         id = server_id if server_id not in taken else ""
         number = len(self._calls)
@@ -140,24 +143,25 @@ def _is_another(call: _Call, name: str, text: str, touched: list[_Call]) -> bool
     """
     if call.name and name != call.name:
         return True
-    if call in touched:  # those that give all calls in one event: nobody speaks of one twice in it
+    if call in touched:  # all calls in one event: no server sends two pieces of a call in one
         return bool(call.name)
-    # Those that give each call whole. One that repeats the name beside each piece is not mistaken
-    # for them: its call is not complete yet.
+    # For servers that send whole calls. A server that repeats the name in each piece is not
+    # affected: its call is not complete yet.
     return text.lstrip()[:1] == "{" and call.complete
 
 
 def _append_arguments(call: _Call, text: str, deltas: list[Delta]) -> None:
     if text and not call.ended:
         call.pieces.append(text)
-    if call.name and not call.started:  # some say the name later than the id, or than arguments
+    # some servers send the name after the id, or after arguments
+    if call.name and not call.started:
         _start(call, deltas)
     elif text and call.started and not call.ended:
         deltas.append(ArgumentsDelta(call.id, text))
 
 
 def _start(call: _Call, deltas: list[Delta]) -> None:
-    """Say that a call has begun, and what is known of its arguments."""
+    """Emit the beginning of a call, and the arguments so far."""
     if not call.started:
         call.started = True
         deltas.append(CallStarted(call.id, call.name))

@@ -42,7 +42,7 @@ from holdfast.providers.profile import Profile
 from holdfast.providers.tool_schema import nameable
 
 BRIDGE_TEXT: Final = "I have read the results."
-"""What the model is made to say where results may not be followed by a user."""
+"""Answer that is inserted where a user may not follow results."""
 EMPTY_RESULT_TEXT: Final = "[no text]"
 FILES_FOLLOW_TEXT: Final = "[sent in the next message]"
 
@@ -52,7 +52,7 @@ _LETTERS: Final = digits + ascii_letters
 
 
 class ChatEndpoint(Value, frozen=True):
-    """Whom a request is for."""
+    """The endpoint and model that a request is for."""
 
     provider: str
     model: str
@@ -65,26 +65,26 @@ class ChatEndpoint(Value, frozen=True):
 
     @property
     def efforts(self) -> tuple[Effort, ...] | None:
-        """The efforts that the model has, or else that the endpoint takes; None if unknown."""
+        """Efforts of the model, or else of the endpoint; None if unknown."""
         efforts = self.profile.efforts
         return self.quirks.efforts if efforts is None else efforts
 
     @property
     def ignores_efforts(self) -> bool:
-        """Whether an effort that a model does not have is not refused: its template skips it."""
+        """Whether an unsupported effort is ignored instead of refused: a template skips it."""
         return self.quirks.effort == "template"
 
     def effort(self, requested: Effort | None) -> Effort | None:
-        """The effort to ask for: the one wanted, or the nearest that is known to be taken."""
+        """The effort to send: the requested one, or the nearest supported one."""
         return replace(self.profile, efforts=self.efforts).effort(requested)
 
 
 def conversation(
     request: Request, endpoint: ChatEndpoint, instruction: str | None = None
 ) -> tuple[list[JsonObject], list[str]]:
-    """The messages, and what people have to be told about them.
+    """The messages, and notices for people.
 
-    `instruction` is said at the end of the system prefix.
+    `instruction` is added at the end of the system prefix.
     """
     writer = _ConversationEncoder(endpoint)
     system = [block.text for block in request.system if block.text]
@@ -99,7 +99,7 @@ def conversation(
 
 
 class _ConversationEncoder:
-    """The messages so far."""
+    """Encodes the messages of one conversation."""
 
     def __init__(self, endpoint: ChatEndpoint) -> None:
         self.messages: list[JsonObject] = []
@@ -109,7 +109,7 @@ class _ConversationEncoder:
         files = endpoint.profile.files
         self._files = self._quirks.files if files is None else files
         self._ids: dict[str, str] = {}
-        """Of calls: as the history has them, and as they are sent."""
+        """Ids of calls as they are sent, by their ids in the history."""
 
     def write(self, message: Message) -> None:
         match message.role:
@@ -124,7 +124,10 @@ class _ConversationEncoder:
                 self._add_user_parts([part for part in map(self._user_part, message.parts) if part])
 
     def done(self) -> list[JsonObject]:
-        """The messages. What users say is put together only now: more may have come to it."""
+        """The messages.
+
+        User content is merged only now, because later messages may have added to it.
+        """
         for message in self.messages:
             if message["role"] == "user":
                 message["content"] = _content(message["content"])
@@ -133,7 +136,7 @@ class _ConversationEncoder:
     # --- the user ---
 
     def _user_part(self, part: Part) -> JsonObject | None:
-        """A part of what a user says."""
+        """A part of a user message."""
         match part:
             case Text(text=text):
                 return _text(text) if text else None
@@ -156,7 +159,7 @@ class _ConversationEncoder:
         self.messages.append({"role": "user", "content": parts})
 
     def _file(self, file: File) -> JsonObject:
-        """A file as a part: natively, spelled out, or in words."""
+        """A file as a part: as a file, as text, or as a note that it was left out."""
         part = None
         if is_sendable(file) and family(file.media_type) in self._files:
             part = self._native_part(file)
@@ -185,7 +188,7 @@ class _ConversationEncoder:
     # --- results ---
 
     def _add_results(self, results: Iterable[ToolResult]) -> None:
-        """Results are text. What else they hold is shown right behind them, with whose it is."""
+        """Add results as text. Files in them follow in a user message that names the result."""
         file_parts: list[JsonObject] = []
         for result in results:
             if result.provider_executed:
@@ -213,7 +216,7 @@ class _ConversationEncoder:
         text = "".join(part.text for part in parts if isinstance(part, Text))
         calls = [self._encoded_call(part, own) for part in parts if isinstance(part, ToolCall)]
         if not text and not calls:
-            return  # nothing that can be sent: thoughts alone are no message
+            return  # nothing that can be sent: reasoning alone is not a message
         encoded: JsonObject = {"role": "assistant", "content": text or None}
         self._replay_reasoning(encoded, parts, message if own else None)
         if calls:
@@ -221,13 +224,13 @@ class _ConversationEncoder:
         self.messages.append(encoded)
 
     def _as_text(self, part: Part) -> Part:
-        """A file that a model made cannot go back to it: it is told in words."""
+        """A file that a model created as text, because it cannot be sent back as a file."""
         return Text(self._file_as_text(part)) if isinstance(part, File) else part
 
     def _replay_reasoning(
         self, encoded: JsonObject, parts: Sequence[Part], own: Message | None
     ) -> None:
-        """Give the reasoning back where its provider wants it."""
+        """Add the reasoning in the form in which its provider wants it back."""
         thoughts = [part for part in parts if isinstance(part, Reasoning)] if own else []
         match self._quirks.replay:
             case "reasoning_content" | "reasoning" as field:
@@ -235,7 +238,7 @@ class _ConversationEncoder:
                 if text is not None:
                     encoded[field] = text
             case "reasoning_details" as field if own and own.model == self._endpoint.name:
-                # Signed by a model, and of no use to another.
+                # Signed by one model, and useless to another.
                 if details := self._reasoning_details(thoughts):
                     encoded[field] = details
             case "thinking" if thoughts:
@@ -246,7 +249,7 @@ class _ConversationEncoder:
                 pass
 
     def _reasoning_details(self, thoughts: Sequence[Reasoning]) -> list[JsonObject]:
-        """All of an answer's. A signature may have come behind the text, and so in another part."""
+        """All reasoning details of an answer. A signature may be in a part after the text."""
         details: list[JsonObject] = []
         for part in thoughts:
             own_details = _own_metadata(part.metadata, self._endpoint.provider).get(
@@ -264,7 +267,7 @@ class _ConversationEncoder:
         encoded = {
             "id": id,
             "type": "function",
-            # A model may have called something by a name that no tool can have.
+            # A model may have called a tool by an invalid name.
             "function": {"name": nameable(call.tool) or "unnamed", "arguments": arguments},
         }
         if own and (
@@ -274,7 +277,7 @@ class _ConversationEncoder:
         return encoded
 
     def _call_id(self, id: str, own: bool) -> str:
-        """An id that the endpoint takes: the same one for the same one, each time."""
+        """An id that the endpoint accepts, always the same for the same id."""
         if self._quirks.call_ids == "nine":
             return id if _NINE_CHARACTERS.fullmatch(id) else _nine_characters(id)
         limit = self._quirks.max_call_id
@@ -285,7 +288,7 @@ class _ConversationEncoder:
 
 
 _IMAGES: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
-"""Pictures that are taken. One of another kind would have the whole conversation refused."""
+"""Image types that are accepted. Another type would have the whole conversation refused."""
 _AUDIO: Final = {
     "audio/mp3": "mp3",
     "audio/mpeg": "mp3",
@@ -302,21 +305,21 @@ def _text(text: str) -> JsonObject:
 
 
 def _mistral_chunk(part: Text | Reasoning) -> JsonObject:
-    """Content as Mistral has it, where thoughts are among it."""
+    """Content in Mistral's form, which can include reasoning."""
     if isinstance(part, Text):
         return _text(part.text)
     return {"type": "thinking", "thinking": [_text(part.text)]}
 
 
 def _content(parts: Sequence[JsonObject]) -> str | list[JsonObject]:
-    """Plain text where there is nothing else: not everybody takes a list."""
+    """Content as plain text if there is nothing else: some endpoints refuse lists."""
     if all(part["type"] == "text" for part in parts):
         return "\n\n".join(part["text"] for part in parts)
     return list(parts)
 
 
 def _with_provider_calls_as_text(parts: Sequence[Part]) -> list[Part]:
-    """The parts of an answer, with what its provider ran told in words: it has no form here."""
+    """The parts of an answer, with the calls that its provider ran described as text."""
     results = {part.call_id: part for part in parts if isinstance(part, ToolResult)}
     converted: list[Part] = []
     for part in parts:
@@ -333,7 +336,7 @@ def _own_metadata(metadata: Any, provider: str) -> JsonObject:
 
 
 def _object_text(arguments: str) -> str:
-    """The arguments, or what keeps them where they are no JSON object."""
+    """The arguments if they are a JSON object; otherwise an object that contains them."""
     if not arguments.strip():
         return "{}"
     try:
@@ -345,7 +348,7 @@ def _object_text(arguments: str) -> str:
 
 
 def _nine_characters(id: str) -> str:
-    """Nine letters and digits that stand for an id."""
+    """Nine letters and digits derived from an id."""
     number = int.from_bytes(sha256(id.encode("utf-8", "surrogatepass")).digest())
     characters = ""
     for _ in range(9):

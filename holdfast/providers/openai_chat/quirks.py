@@ -1,9 +1,9 @@
 """Differences between endpoints that claim compatibility with OpenAI's chat completions.
 
-`QUIRKS` has those we know by name. An endpoint that nobody has told us about is asked as
-`COMPATIBLE` says: with what nearly every one of them understands. `Quirks()` is OpenAI itself.
+`QUIRKS` has the known endpoints by name. Requests to other endpoints follow `COMPATIBLE`: what
+nearly every endpoint understands. `Quirks()` is OpenAI itself.
 
-What an answer looks like is not among this: every form that is known is read, whoever sends it.
+Answers are not described here: a decoder reads every known form from any endpoint.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from holdfast.providers.profile import Family
 EffortStyle = Literal[
     "effort",  # reasoning_effort, "none" too
     "effort_or_thinking",  # reasoning_effort; none is thinking {type: disabled}, never both
-    "thinking",  # thinking {type} beside reasoning_effort
+    "thinking",  # thinking {type} and reasoning_effort
     "reasoning",  # reasoning {effort}, "none" too
-    "enabled",  # reasoning {enabled} beside reasoning_effort
+    "enabled",  # reasoning {enabled} and reasoning_effort
     "template",  # chat_template_kwargs, which the model's own template reads
 ]
 Replay = Literal["reasoning_content", "reasoning", "reasoning_details", "thinking"]
@@ -30,90 +30,113 @@ WebSearch = Literal["options", "plugin"]
 
 
 class Quirks(Value, frozen=True, kw_only=True):
-    """How an endpoint wants to be asked. The defaults are those of OpenAI."""
+    """Differences of one endpoint. The defaults are those of OpenAI."""
 
     # --- reaching it ---
 
     auth_header: str = "Authorization"
-    """Where the key goes. With another name than this it goes there bare: `api-key` on Azure."""
+    """Header for the key. Under any other name than this, the key is sent without `Bearer`:
+    `api-key` on Azure."""
     query: Mapping[str, str] = {}
-    """Added to the address: `api-version` for the deployments of Azure. Its v1 needs none."""
+    """Query parameters: `api-version` for the deployments of Azure. Its v1 API needs none."""
 
     # --- the conversation ---
 
     system_role: Literal["system", "developer"] = "system"
-    """What instructions are called. OpenAI takes `system` for `developer`; hardly anybody else
-    knows `developer`."""
+    """Role of instructions. OpenAI accepts `system` for `developer`; few other endpoints know
+    `developer`."""
     system_anywhere: bool = True
-    """Whether instructions may stand in the middle. Chat templates of open models mostly refuse it,
-    and then the user says them."""
+    """Whether system messages may follow other messages.
+
+    Chat templates of open models mostly refuse them there, so they are sent as user messages.
+    """
     merges_user: bool = False
-    """Messages of the user that follow each other are sent as one: the templates of some open
-    models (Gemma, Mistral) want user and assistant to take turns."""
+    """Whether consecutive user messages are merged: templates of some open models (Gemma, Mistral)
+    require alternating roles."""
     bridges_results: bool = False
-    """The model says a word before a user speaks after results: Mistral refuses a user there."""
+    """Whether an assistant message is inserted between results and a user message: Mistral requires
+    it."""
     call_ids: Literal["plain", "nine"] = "plain"
-    """`nine`: ids of calls are exactly nine letters and digits (Mistral)."""
+    """Form of call ids. `nine`: exactly nine letters and digits (Mistral)."""
     max_call_id: int | None = 40
-    """Characters that an id of a call may have. None: as many as it has. OpenRouter's are longer,
-    and those of Gemini's calls have to stay, since its reasoning names them."""
+    """Maximum length of a call id; None: unlimited.
+
+    OpenRouter's ids are longer, and those of Gemini's calls have to stay, since its reasoning
+    refers to them.
+    """
     json_arguments: bool = False
-    """The arguments of earlier calls are parsed over there (vLLM, llama.cpp, Ollama, and gateways
-    to providers that want an object), so they have to be a JSON object. OpenAI takes any text."""
+    """Whether the arguments of earlier calls must be a JSON object, because the server parses them:
+    vLLM, llama.cpp, Ollama, and gateways to providers that want an object. OpenAI accepts any
+    text."""
     files: tuple[Family, ...] = ("image", "pdf")
-    """What it takes beside text, unless the model's profile says otherwise. Content without files
-    is always sent as plain text: DeepSeek refuses anything else."""
+    """Kinds of files that it accepts, unless the model's profile lists them.
+
+    Content without files is always sent as plain text: DeepSeek refuses anything else.
+    """
     urls: tuple[Family, ...] = ("image",)
-    """Of these, what it fetches itself. Moonshot wants the bytes; OpenRouter fetches PDFs too."""
+    """Kinds of files that it fetches by URL. Moonshot wants the bytes; OpenRouter fetches PDFs
+    too."""
 
     # --- reasoning ---
 
     effort: EffortStyle | None = "effort"
-    """How it is told how hard to think; None when it cannot be."""
+    """Form in which the effort is sent; None if it cannot be."""
     efforts: tuple[Effort, ...] | None = None
-    """How hard it can be told to think, where the model's profile does not say. Ollama refuses a
-    level that it does not know."""
+    """Efforts that it accepts, if the model's profile does not list them. Ollama refuses unknown
+    ones."""
     replay: Replay | None = None
-    """Where an answer's own reasoning goes back to. DeepSeek and Moonshot refuse a conversation
-    with tools without it, OpenRouter passes it on to whoever signed it, Mistral and open models go
-    on from it. None: nowhere, as on OpenAI, which does not show any."""
+    """Field in which an answer's reasoning is sent back; None: it is not, as on OpenAI, which shows
+    none.
+
+    DeepSeek and Moonshot refuse a conversation with tools without it, OpenRouter passes it on to
+    the model that signed it, Mistral and open models continue from it.
+    """
     reasoning_filler: str | None = None
-    """Stands where an answer has no reasoning of its own, since DeepSeek and Moonshot want the
-    field in any case. Moonshot takes an empty one for none."""
+    """Reasoning that is sent for an answer without any: DeepSeek and Moonshot require the field.
+
+    Moonshot treats an empty one as missing.
+    """
     think_tags: bool = False
-    """Reasoning comes as `<think>…</think>` before the text: servers without a reasoning parser,
-    and Groq, unless it is asked otherwise."""
+    """Whether reasoning arrives as `<think>…</think>` before the text: servers without a reasoning
+    parser, and Groq by default."""
 
     # --- settings ---
 
     max_tokens: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
-    """OpenAI's newer models refuse `max_tokens`; many others know nothing else."""
+    """Name of the limit. OpenAI's newer models refuse `max_tokens`; many other endpoints know
+    nothing else."""
     stream_usage: bool = True
-    """`stream_options.include_usage` is known. Mistral refuses it and reports usage without."""
+    """Whether `stream_options.include_usage` is known. Mistral refuses it and reports usage without
+    it."""
     top_k: bool = False
-    """Known to vLLM, llama.cpp, LM Studio, OpenRouter, Together and Fireworks."""
+    """Whether `top_k` is known: on vLLM, llama.cpp, LM Studio, OpenRouter, Together and
+    Fireworks."""
     penalties: bool = True
     """Whether presence and frequency penalties may be set. Cerebras and xAI refuse them."""
     structured: Literal["json_schema", "json_object"] | None = "json_schema"
-    """The most that an answer can be held to. DeepSeek promises JSON, but no schema."""
+    """Strongest constraint on an answer's form. DeepSeek guarantees JSON, but no schema."""
     strict: bool = True
-    """Whether a schema can be marked as strict, and has to be in OpenAI's subset then."""
+    """Whether a schema can be marked as strict; it must then be in OpenAI's subset."""
     structured_with_tools: bool = True
-    """Whether that leaves the model free to call tools. Servers that hold it to a grammar (vLLM,
-    llama.cpp, Ollama, LM Studio) keep it from calling, Groq and Cerebras refuse both at once."""
+    """Whether a constrained model can still call tools.
+
+    Servers that use a grammar (vLLM, llama.cpp, Ollama, LM Studio) keep it from calling; Groq and
+    Cerebras refuse both at once.
+    """
     web_search: WebSearch | None = "options"
-    """How a search of the provider's own is asked for: `web_search_options`, which only OpenAI's
-    search models take, or OpenRouter's plugin. None where there is none."""
+    """Form in which the provider's web search is requested; None if there is none.
+
+    `web_search_options` works only with OpenAI's search models; OpenRouter has a plugin.
+    """
 
     # --- caching ---
 
     cache_key: str | None = "prompt_cache_key"
-    """The field for a key that is the same for requests that begin alike."""
+    """Field for the cache key, which requests with the same prefix share."""
     cache_header: str | None = None
-    """The header for such a key: xAI and Fireworks route by it."""
+    """Header for the cache key: xAI and Fireworks route by it."""
     cache_control: tuple[str, ...] = ()
-    """Models, by how their names begin, whose prompt is cached only when that is asked for: Claude
-    on OpenRouter."""
+    """Prefixes of models whose prompt is cached only on request: Claude on OpenRouter."""
 
 
 COMPATIBLE: Final = Quirks(
@@ -127,10 +150,10 @@ COMPATIBLE: Final = Quirks(
     web_search=None,
     cache_key=None,
 )
-"""What nearly every endpoint understands."""
+"""Quirks of an unknown endpoint: what nearly every endpoint understands."""
 
 _TEMPLATES: Final = replace(COMPATIBLE, merges_user=True, effort="template", top_k=True)
-"""Servers that run an open model's own chat template."""
+"""Quirks of servers that use an open model's own chat template."""
 
 QUIRKS: Final[Mapping[str, Quirks]] = {
     "openai": Quirks(),
@@ -158,7 +181,7 @@ QUIRKS: Final[Mapping[str, Quirks]] = {
         cache_key="session_id",
         cache_control=("anthropic/",),
     ),
-    "huggingface": COMPATIBLE,  # what is behind it differs from model to model
+    "huggingface": COMPATIBLE,  # the server differs from model to model
     # --- providers ---
     "groq": replace(
         COMPATIBLE, max_tokens="max_completion_tokens", replay="reasoning", think_tags=True
@@ -205,9 +228,9 @@ QUIRKS: Final[Mapping[str, Quirks]] = {
     ),
     "nvidia": replace(COMPATIBLE, effort="template"),
 }
-"""By the name of the provider. Where nothing certain is known, it is as `COMPATIBLE` says."""
+"""Quirks by provider name. Where nothing certain is known, `COMPATIBLE` applies."""
 
 
 def quirks_of(provider: str) -> Quirks:
-    """How a provider of this name is best asked."""
+    """Quirks of a provider, by name."""
     return QUIRKS.get(provider, COMPATIBLE)

@@ -1,5 +1,4 @@
-"""OpenRouter's `reasoning_details`: joins their pieces, to send them back whole.
-Pure."""
+"""Joins the pieces of OpenRouter's `reasoning_details`, to send them back whole. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +8,11 @@ from typing import Any, Final
 ReasoningDetail = dict[str, Any]
 
 _TEXT_FIELDS: Final = {"reasoning.text": "text", "reasoning.summary": "summary"}
-"""Those that come in pieces, and the field that is in pieces."""
+"""Types that arrive in pieces, and the field that is in pieces."""
 
 
 def detail_text(detail: Any) -> str:
-    """What people can read of a detail."""
+    """Readable text of a detail."""
     if not isinstance(detail, Mapping):
         return ""
     text = detail.get("text") or detail.get("summary")
@@ -21,10 +20,10 @@ def detail_text(detail: Any) -> str:
 
 
 def add_detail(details: list[ReasoningDetail], new: Any) -> None:
-    """Take in a detail, or a piece of one that is there."""
+    """Add a detail, or a piece of an earlier one."""
     if not isinstance(new, Mapping):
         return
-    # More text belongs to the last detail. A signature alone may come when others have followed.
+    # More text belongs to the last detail. A signature alone may arrive after other details.
     candidates = details[-1:] if detail_text(new) else details[::-1]
     old = next((detail for detail in candidates if _continues(detail, new)), None)
     if old is None:
@@ -36,10 +35,13 @@ def add_detail(details: list[ReasoningDetail], new: Any) -> None:
 
 
 def _continues(detail: ReasoningDetail, new: Mapping[str, Any]) -> bool:
-    """Whether `new` is a piece of a detail. Nothing follows a signature: it is for the whole."""
+    """Whether `new` continues a detail.
+
+    Nothing continues a signed detail: the signature covers all of it.
+    """
     if str(new.get("type")) not in _TEXT_FIELDS or detail.get("signature"):
         return False
     if any(detail.get(key) != new.get(key) for key in ("type", "index")):
         return False
     old_id, new_id = detail.get("id"), new.get("id")
-    return old_id == new_id or old_id is None or new_id is None  # not every piece has to say it
+    return old_id == new_id or old_id is None or new_id is None  # not every piece has the id

@@ -15,16 +15,16 @@ from holdfast.providers.strict import strict_schema
 from holdfast.providers.tool_schema import nameable, one_object
 
 MAX_CACHE_KEY: Final = 64
-"""Characters of a cache key that OpenAI takes."""
+"""Maximum length of a cache key at OpenAI."""
 
 AnswerFormat = Literal["json_schema", "json_object", "in words"]
 
 _OPTION_SOURCES: Final = {"openai-chat": ("openai", "openai-chat")}
-"""Whose options count, the last most, where it is not the provider's alone."""
+"""Providers whose options apply, the last with the highest precedence, if not only its own."""
 
 
 def encode(request: Request, endpoint: ChatEndpoint) -> tuple[bytes, tuple[str, ...]]:
-    """The body, and what could not be said in it.
+    """The body, and notices for people about what was left out.
 
     The same request gives the same bytes. Messages come last, so that a longer conversation begins
     with the bytes of a shorter one.
@@ -82,12 +82,12 @@ def _declared(tool: ToolSpec, provider: str) -> JsonObject:
 
 def _can_search(endpoint: ChatEndpoint) -> bool:
     if endpoint.quirks.web_search == "options":
-        return "-search" in endpoint.model  # gpt-5-search-api: other models refuse to be asked
+        return "-search" in endpoint.model  # gpt-5-search-api: other models refuse the option
     return endpoint.quirks.web_search is not None
 
 
 def _web_search(tool: ProviderTool, endpoint: ChatEndpoint, notices: list[str]) -> JsonObject:
-    """A search that the provider makes, with as many of the options as it has a word for."""
+    """Fields for a provider's web search, with the options that it has."""
     allowed = list(tool.options.get("allowed_domains") or ())
     blocked = list(tool.options.get("blocked_domains") or ())
     location = tool.options.get("user_location")
@@ -115,14 +115,14 @@ def _web_search(tool: ProviderTool, endpoint: ChatEndpoint, notices: list[str]) 
 
 
 def _answer_format(request: Request, endpoint: ChatEndpoint) -> AnswerFormat:
-    """How the answer is held to its form."""
+    """How the form of the answer is enforced."""
     quirks = endpoint.quirks
     if request.output is None or quirks.structured is None or not endpoint.profile.structured:
         return "in words"
     if request.tools and not quirks.structured_with_tools:
         return "in words"
     if quirks.structured == "json_schema" and _root_type(request.output) != "object":
-        return "in words"  # nothing else is taken as a root
+        return "in words"  # only an object is accepted as a root
     return quirks.structured
 
 
@@ -168,8 +168,10 @@ def _settings(
         if is_supported and sampling:
             fields[name] = value
         else:
-            beside = " beside an effort" if is_supported and endpoint.profile.sampling else ""
-            notices.append(f"{endpoint.name} does not take {name}{beside}: it was left out.")
+            condition = (
+                " together with an effort" if is_supported and endpoint.profile.sampling else ""
+            )
+            notices.append(f"{endpoint.name} does not take {name}{condition}: it was left out.")
     if settings.max_output_tokens is not None:
         fields[quirks.max_tokens] = settings.max_output_tokens
     return fields
@@ -178,15 +180,15 @@ def _settings(
 def _effort(
     request: Request, endpoint: ChatEndpoint, tools: bool, notices: list[str]
 ) -> Effort | None:
-    """How hard it is told to think."""
+    """The effort to send, or None."""
     name, level = endpoint.name, endpoint.effort(request.effort)
     if level is not None and endpoint.quirks.effort is None:
         notices.append(f"{name} cannot be told how hard to think: {level} was left out.")
         return None
     if not tools or endpoint.profile.options.get("chat_tools") != "no_effort" or level == "none":
         return level
-    # OpenAI's newer models take tools here only with the effort "none", and that has to be said.
-    instead = f"use openai:{endpoint.model}, which speaks the Responses API"
+    # OpenAI's newer models accept tools here only with the effort "none", which must be sent.
+    instead = f"use openai:{endpoint.model}, which uses the Responses API"
     if "none" not in (endpoint.profile.efforts or ("none",)):
         raise ConfigError(f"{name} takes no tools over Chat Completions: {instead}")
     notices.append(f"{name} does not think over Chat Completions when it has tools: {instead}.")
@@ -207,7 +209,7 @@ def _effort_as(style: EffortStyle, level: Effort) -> JsonObject:
         case "enabled":
             fields = {"reasoning": {"enabled": thinks}}
         case "template":
-            # Two names for the same switch: a template takes the one it knows.
+            # Two names of the same switch: a template reads the one it knows.
             words: JsonObject = {"enable_thinking": thinks, "thinking": thinks}
             if thinks:
                 words["reasoning_effort"] = level
@@ -227,7 +229,7 @@ def _caching(request: Request, endpoint: ChatEndpoint) -> JsonObject:
 
 
 def cache_key(key: str) -> str:
-    """A key that is short enough, and can stand in a header."""
+    """A cache key that is short enough, and valid in a header."""
     if len(key) <= MAX_CACHE_KEY and key.isascii() and key.isprintable():
         return key
     return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()

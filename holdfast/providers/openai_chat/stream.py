@@ -48,7 +48,8 @@ ERROR_CODES: Final[ErrorCodes] = {
     "token_quota_exceeded": "rate_limit",
     "too_many_requests_error": "rate_limit",
     "wrong_api_key": "auth",
-    # Groq. Two of them mean that what its model wrote was no call and no JSON, and so no answer.
+    # Groq. Two of them mean that the model wrote an invalid call or invalid JSON, so there is no
+    # answer.
     "capacity_exceeded": "overloaded",
     "json_validate_failed": "empty_response",
     "model_decommissioned": "not_found",
@@ -73,7 +74,7 @@ ERROR_CODES: Final[ErrorCodes] = {
     "InternalServerError": "server",
     "NotFoundError": "not_found",
 }
-"""What endpoints call their errors, beside the words that several protocols share."""
+"""Error codes of endpoints, in addition to those that several protocols share."""
 
 FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "stop": "stop",
@@ -86,19 +87,19 @@ FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "content_filter": "content_filter",
     "sensitive": "content_filter",  # Z.ai
 }
-"""Any other word is a stop."""
+"""Finish reasons of endpoints. Any other word counts as "stop"."""
 FAILED_FINISHES: Final[Mapping[str, FailureKind]] = {
     "error": "server",
     "network_error": "server",
     "abort": "server",
     "insufficient_system_resource": "overloaded",  # DeepSeek
 }
-"""Words for an answer that is none."""
+"""Finish reasons that mean that the answer failed."""
 
 
 class _Delta(Struct, gc=False):
     content: Any = None
-    """Text; from Mistral a list of chunks, where thoughts are among it."""
+    """Text; from Mistral a list of chunks, which can include reasoning."""
     tool_calls: list[CallPiece] | None = None
     reasoning_content: Any = None
     reasoning: Any = None
@@ -115,7 +116,7 @@ class _Choice(Struct, gc=False):
     error: Any = None
     index: Any = 0
     usage: Any = None
-    """Moonshot counts here, with the reason."""
+    """Usage. Moonshot reports it here, with the finish reason."""
 
 
 class _Chunk(Struct, gc=False):
@@ -128,7 +129,7 @@ class _Chunk(Struct, gc=False):
 
 
 class _Head(Struct, gc=False):
-    """What every chunk says again, and is read only once."""
+    """Fields that every chunk repeats, and that are read only once."""
 
     id: Any = None
     model: Any = None
@@ -140,8 +141,11 @@ _decode_head: Final = msgspec.json.Decoder(_Head).decode
 
 
 class ChatDecoder:
-    """One answer. Is complete once a reason for its end was given, and told so at `[DONE]` or when
-    the stream closes: usage may come in between."""
+    """Decodes one answer.
+
+    It is complete once the finish reason has arrived. `Finished` follows at `[DONE]` or when the
+    stream closes, because usage may arrive in between.
+    """
 
     def __init__(
         self,
@@ -151,19 +155,22 @@ class ChatDecoder:
         think_tags: bool = False,
         keeps_details: bool = False,
     ) -> None:
-        """`keeps_details` for an endpoint that wants `reasoning_details` back."""
+        """Create a decoder.
+
+        `keeps_details`: whether the endpoint wants `reasoning_details` back.
+        """
         self._provider = provider
         self._joiner = SurrogateJoiner()
         self._price = price
         self._tags = ThinkTags() if think_tags else None
         self._keeps_details = keeps_details
         self._open: Literal["text", "thought"] | None = None
-        """What is being written; None before anything is, and behind what came whole."""
+        """Kind of the open part; None at the beginning, and after a whole part."""
         self._details: list[reasoning_details.ReasoningDetail] = []
-        """What must be given back with reasoning, and no part has yet."""
+        """Reasoning details that no part has yet."""
         self._calls = CallAssembler(provider)
         self._sources: dict[str, str | None] = {}
-        """By URL: the title. Told at the end, because they would split the text."""
+        """Titles of sources by URL. Emitted at the end, because they would split the text."""
         self._answer_facts: dict[str, str] | None = None
         self._usage: Any = None
         self._refused = False
@@ -207,19 +214,19 @@ class ChatDecoder:
         return usage_of(self._usage, self._price)
 
     def _is_chunk(self, event: bytes, deltas: list[Delta]) -> bool:
-        """Whether an event that does not look like one has JSON in it."""
+        """Whether an event that does not begin like JSON contains JSON."""
         data = event.strip()
         if data == b"[DONE]":
             self._finish_answer(deltas)
             return False
         return bool(data)
 
-    # --- What a choice says ---
+    # --- The content of a choice -
 
     def _take_choice(self, choice: _Choice, deltas: list[Delta]) -> None:
         delta = choice.delta
         if choice.index != 0 and choice.index is not None:
-            return  # nobody asked for another answer beside the first
+            return  # only one answer was requested
         if delta is not None:
             if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
                 self._emit_reasoning(delta, deltas)
@@ -245,7 +252,7 @@ class ChatDecoder:
         self._emit(deltas_of_text, deltas)
 
     def _emit(self, new: Sequence[TextDelta | ReasoningDelta], deltas: list[Delta]) -> None:
-        """Text or thoughts. The first text behind thoughts ends them."""
+        """Emit text or reasoning. The first text after reasoning ends it."""
         for delta in new:
             if isinstance(delta, ReasoningDelta):
                 self._open = "thought"
@@ -266,7 +273,10 @@ class ChatDecoder:
                     self._emit_text(text, deltas)
 
     def _emit_other_content(self, delta: _Delta, deltas: list[Delta]) -> None:
-        """A refusal is what the model has to say, and its answer counts as filtered."""
+        """Emit a refusal, sources and images.
+
+        A refusal is text, and makes the answer count as filtered.
+        """
         if _is_text(delta.refusal):
             self._refused = True
             self._emit_text(delta.refusal, deltas)
@@ -279,7 +289,7 @@ class ChatDecoder:
                 deltas.append(PartAdded(file))
 
     def _emit_reasoning(self, delta: _Delta, deltas: list[Delta]) -> None:
-        """Reasoning, of which some say the same in two fields at once."""
+        """Emit reasoning. Some endpoints send the same text in two fields."""
         details = delta.reasoning_details
         details = details if isinstance(details, list) else []
         text = delta.reasoning_content or delta.reasoning
@@ -292,12 +302,14 @@ class ChatDecoder:
                 reasoning_details.add_detail(self._details, detail)
 
     def _emit_details(self, deltas: list[Delta]) -> None:
-        """End the thought that is being written with its details. Those that came behind it, while
-        text was being written or nothing, become a thought of their own that has no text."""
+        """End the open reasoning part with its details.
+
+        Details that arrive later, with the text or after it, become a reasoning part without text.
+        """
         if not self._details:
             return
         if self._open == "text":
-            deltas.append(PartEnded())  # or they would become the text's
+            deltas.append(PartEnded())  # otherwise they would belong to the text
         deltas.append(PartEnded(metadata={self._provider: {"reasoning_details": self._details}}))
         self._open = None
         self._details = []
@@ -315,23 +327,23 @@ class ChatDecoder:
         if kind is not None:
             if error:
                 raise stream_error({"error": error}, ERROR_CODES)
-            raise ProviderError(f"the answer was broken off: {reason}", kind=kind)
+            raise ProviderError(f"the answer was aborted: {reason}", kind=kind)
         self._finish = FINISH_REASONS.get(reason, "stop")
         self._close(deltas)
 
     def _close(self, deltas: list[Delta]) -> None:
-        """Say all that is left of text, reasoning and calls."""
+        """Emit the rest of text, reasoning and calls."""
         if self._tags is not None:
             self._emit(self._tags.end(), deltas)
         self._emit_details(deltas)
         self._calls.end(deltas, cut=self._finish in ("length", "content_filter"))
 
     def _finish_answer(self, deltas: list[Delta]) -> None:
-        """The stream is over. Without a reason for it, the answer is not complete."""
+        """Finish the answer at the end of the stream, if it has a finish reason."""
         if self._ended or self._finish is None:
             return
         self._ended = True
-        self._close(deltas)  # some go on after they gave a reason
+        self._close(deltas)  # some servers send more after the finish reason
         deltas += [PartAdded(Source(url, title)) for url, title in self._sources.items()]
         finish = self._finish
         if self._refused:
@@ -341,14 +353,14 @@ class ChatDecoder:
         metadata = {self._provider: self._answer_facts} if self._answer_facts else None
         deltas.append(Finished(finish, self.spent(), metadata))
 
-    # --- What a chunk says beside ---
+    # --- Other fields of a chunk ----
 
     def _check_head(self, chunk: _Chunk, event: bytes) -> None:
-        """See whether a chunk is an error, in one of the forms that there are, and whose it is."""
+        """Check whether a chunk is an error, and read the answer's id and model."""
         head = _decode_head(event)
         if chunk.error or head.object == "error":
             raise stream_error(msgspec.json.decode(event), ERROR_CODES)
-        if chunk.choices and self._answer_facts is None:  # what comes before may have no id
+        if chunk.choices and self._answer_facts is None:  # earlier chunks may have no id
             facts = {"id": head.id, "model": head.model}
             self._answer_facts = {name: value for name, value in facts.items() if _is_text(value)}
 
@@ -364,7 +376,10 @@ class ChatDecoder:
                 self._cite(source)
 
     def _cite(self, source: Any) -> None:
-        """A source, once. Some send all of them with every piece, and some URLs alone."""
+        """Add a source once.
+
+        Some endpoints repeat all of them in every chunk, and some send only URLs.
+        """
         if isinstance(source, str):
             source = {"url": source}
         url = source.get("url") if isinstance(source, dict) else None
@@ -379,7 +394,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _image(image: Any) -> File | None:
-    """A picture that a model made, as OpenRouter passes it on."""
+    """An image that a model created, in OpenRouter's form."""
     inner = image.get("image_url") if isinstance(image, dict) else None
     url = inner.get("url") if isinstance(inner, dict) else None
     if not isinstance(url, str):
@@ -398,7 +413,7 @@ def _image(image: Any) -> File | None:
 
 
 def _texts(chunk: Any) -> Iterator[str]:
-    """The texts of a chunk of content, or of a list of such chunks."""
+    """The texts in a chunk of content, or in a list of chunks."""
     for inner in chunk if isinstance(chunk, list) else (chunk,):
         text = inner.get("text") if isinstance(inner, dict) else inner
         if isinstance(text, str) and text:

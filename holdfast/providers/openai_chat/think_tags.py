@@ -11,17 +11,18 @@ CLOSE_TAG: Final = "</think>"
 
 
 class ThinkTags:
-    """Takes text in pieces that may be cut anywhere, also inside a tag.
+    """Splits text into reasoning and answer; the pieces may be cut anywhere, also inside a tag.
 
-    Only at the very beginning does the tag count: later it may be what an answer is about.
+    The tag counts only at the very beginning: later it may be what the answer is about.
     """
 
     def __init__(self) -> None:
         self._state: Literal["before", "thinking", "after", "text"] = "before"
         self._held = ""
-        """What may be, or be followed by, a tag."""
+        """Text that may be a part of a tag, or be followed by one."""
 
     def feed(self, text: str) -> list[TextDelta | ReasoningDelta]:
+        """The deltas of the next piece of text."""
         if self._state == "text":
             return [TextDelta(text)]
         self._held += text
@@ -30,7 +31,7 @@ class ThinkTags:
             self._detect_opening_tag()
         if self._state == "thinking":
             self._think(deltas)
-        if self._state == "after":  # blank lines between the thoughts and the text are no text
+        if self._state == "after":  # drop blank lines between the reasoning and the text
             self._held = self._held.lstrip()
             if self._held:
                 self._state = "text"
@@ -40,7 +41,7 @@ class ThinkTags:
         return deltas
 
     def end(self) -> list[TextDelta | ReasoningDelta]:
-        """No more text comes: what was held is what it is."""
+        """Deltas of the text that was held back, at the end of the stream."""
         held, self._held = self._held, ""
         if not held:
             return []
@@ -68,7 +69,7 @@ class ThinkTags:
 
 
 def _half_tag(text: str) -> int:
-    """How many characters at the end may be the beginning of the closing tag."""
+    """Number of characters at the end that may begin the closing tag."""
     for size in range(min(len(text), len(CLOSE_TAG) - 1), 0, -1):
         if CLOSE_TAG.startswith(text[-size:]):
             return size

@@ -1,4 +1,4 @@
-"""Tokens and costs as reported by chat completions. Pure."""
+"""Reads tokens and costs as reported by chat completions. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from holdfast.providers.profile import Price
 
 
 def usage_of(reported: Any, price: Price | None) -> Usage | None:
-    """Tokens as we count them: what was read from a cache or written to it stands apart."""
+    """Reported usage as a `Usage`.
+
+    Cache reads and writes are counted separately from other input.
+    """
     if not isinstance(reported, dict) or not (
         "prompt_tokens" in reported or "completion_tokens" in reported
     ):
@@ -27,7 +30,7 @@ def usage_of(reported: Any, price: Price | None) -> Usage | None:
     reasoning = _count(reported.get("completion_tokens_details"), "reasoning_tokens")
     reasoning = reasoning or _count(reported, "reasoning_tokens")  # Perplexity
     if reasoning and _count(reported, "total_tokens") == prompt + output + reasoning:
-        output += reasoning  # xAI counts it apart
+        output += reasoning  # xAI counts it separately
     usage = Usage(max(0, prompt - read - written), output, reasoning, read, written)
     cost = _cost(reported)
     if cost is None and price is not None:
@@ -41,7 +44,7 @@ def _count(reported: Any, name: str) -> int:
 
 
 def _cost(reported: dict[str, Any]) -> float | None:
-    """What the provider itself says that it cost: OpenRouter, and in more detail Perplexity."""
+    """Cost that the provider reports itself: OpenRouter, and in more detail Perplexity."""
     cost = reported.get("cost")
     if isinstance(cost, dict):
         cost = cost.get("total_cost")
@@ -49,7 +52,7 @@ def _cost(reported: dict[str, Any]) -> float | None:
         return None
     details = reported.get("cost_details")
     if reported.get("is_byok") is True and isinstance(details, dict):
-        # With a key of one's own, OpenRouter's cost is its fee: the model is paid for elsewhere.
+        # With the user's own key, OpenRouter's cost is its fee: the model is paid separately.
         upstream = details.get("upstream_inference_cost")
         cost += upstream if isinstance(upstream, (int, float)) else 0
     return float(cost)

@@ -1,4 +1,4 @@
-"""Models of OpenAI's Responses API and compatible endpoints: `POST {base_url}/responses`.
+"""OpenAI's Responses API and compatible endpoints: `POST {base_url}/responses`.
 
     OpenAIResponses("gpt-5.6", api_key=key)
     OpenAIResponses(
@@ -9,11 +9,16 @@
         headers={"api-key": key},
     )
 
-Nothing is stored over there: a request brings all that its answer needs. With `chain=True` answers
-are stored, and a turn that begins where an answer left off sends only what is new.
+Ideas:
 
-Two refusals are no failures, since asking otherwise is as good and nothing has been said yet: the
-stored answer is not there any more, or the reasoning that is sent back cannot be read.
+- The provider stores nothing by default: a request brings all that its answer needs, including
+  encrypted reasoning. With `chain=True` answers are stored, and a turn that continues a stored
+  answer sends only what is new.
+- Two refusals are not failures, since the request can be sent in another form and no content has
+  been emitted: the stored answer is missing, or the reasoning cannot be read.
+- An answer is a list of items, and these are sent back as they came.
+
+Read `items.py` first. `request.py` encodes requests; `stream.py` decodes `events.py` into deltas.
 """
 
 from __future__ import annotations
@@ -37,7 +42,7 @@ from holdfast.providers.profile import UNKNOWN, Profile
 
 
 class OpenAIResponses:
-    """A model behind the Responses API, of OpenAI or of whoever speaks it at `base_url`."""
+    """A model of the Responses API, of OpenAI or of a compatible endpoint at `base_url`."""
 
     def __init__(
         self,
@@ -51,8 +56,11 @@ class OpenAIResponses:
         http: Http = SHARED_CLIENT,
         chain: bool = False,
     ) -> None:
-        """`headers` win over ours. `api_key=None` sends no key: give one in `headers`, or none to a
-        server that wants none. `chain` has answers stored, and builds upon them."""
+        """Create the model. `headers` replace ours.
+
+        `api_key=None` sends no key: give one in `headers`, or none to a server that needs none.
+        With `chain` the provider stores answers, and later requests refer to them.
+        """
         check_endpoint(model, provider, base_url, api_key, needs_key=False)
         self.profile = profile
         self._model = model
@@ -60,7 +68,8 @@ class OpenAIResponses:
         self._http = http
         self._chains = chain
         self._sends_reasoning = True
-        """Whether reasoning is sent back. False once the model has said that it does not think."""
+        """Whether reasoning is sent back. False once the model has reported that it does not
+        reason."""
         self._url = address(base_url, "/responses")
         ours = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
         self._headers = headers_for(ours, headers)
@@ -108,7 +117,10 @@ class OpenAIResponses:
     def _stream_whole(
         self, request: Request, encoded: EncodedRequest, given_for: str | None
     ) -> AsyncGenerator[Delta]:
-        """The answer to all of it; without the reasoning, if that cannot be read over there."""
+        """Stream the answer to the whole request.
+
+        If the provider cannot read its reasoning, the request is sent without it.
+        """
         whole = self._stream_body(request, encoded, encoded.body(encoded.items), given_for)
         if not self._sends_reasoning or self.profile.efforts == ():
             return whole
@@ -146,10 +158,9 @@ class OpenAIResponses:
     # --- building upon a stored answer ---
 
     def _stored_answer(self, request: Request, encoded: EncodedRequest) -> tuple[int, str] | None:
-        """Where the answer is that the request goes on from, and what it is stored as.
+        """Position and id of the stored answer that the request continues, if there is one.
 
-        None unless people alone spoke since, and nothing before it has been changed: what is stored
-        is what was asked then, and the answer that was given then.
+        A stored answer is usable if only users wrote since, and nothing before it was changed.
         """
         at = len(request.messages) - 1
         while at >= 0 and request.messages[at].role == "user":
@@ -157,7 +168,7 @@ class OpenAIResponses:
         if at < 0 or not any(encoded.items[at + 1 :]):
             return None
         answer = request.messages[at]
-        # One that calls a tool, or was cut off, ends otherwise.
+        # An answer that calls a tool, or was truncated, cannot be continued.
         if answer.model != self.name or answer.finish != "stop":
             return None
         metadata = (answer.metadata or {}).get(self._provider) or {}
@@ -179,7 +190,7 @@ async def _with_alternative(
     first: AsyncGenerator[Delta],
     other: Callable[[], AsyncGenerator[Delta]],
 ) -> AsyncGenerator[Delta]:
-    """The first answer; the other one, if that was refused before anything had been said."""
+    """Stream the first answer, or the alternative if the first was refused before any content."""
     has_content = False
     notices: set[Notice] = set()
     async with aclosing(first):
@@ -204,7 +215,7 @@ _PREVIOUS_IN_MESSAGE: Final = re.compile(r"previous[_ ]response", re.IGNORECASE)
 
 
 def _is_previous_missing(error: ProviderError) -> bool:
-    """Whether it is the stored answer that was refused: gone, of somebody else, or never stored."""
+    """Whether the stored answer was refused: expired, of another account, or never stored."""
     if error.code == "previous_response_not_found":
         return True
     return error.status in (None, 400, 404) and bool(_PREVIOUS_IN_MESSAGE.search(error.message))
@@ -212,12 +223,11 @@ def _is_previous_missing(error: ProviderError) -> bool:
 
 _REASONING_IN_MESSAGE: Final = re.compile(r"encrypted content|reasoning input items", re.IGNORECASE)
 _NEVER_SUPPORTED: Final = re.compile(r"not supported|can only be provided to", re.IGNORECASE)
-"""Said of a model, and not of what one has sent it."""
+"""Messages that concern the model, not the reasoning it was sent."""
 
 
 def _is_reasoning_error(error: ProviderError) -> bool:
-    """Whether it is the reasoning that was refused: by a model that does not think, or because it
-    is of another account and cannot be deciphered."""
+    """Whether the reasoning was refused: the model does not reason, or cannot decrypt it."""
     if error.code == "invalid_encrypted_content":
         return True
     return error.status in (None, 400) and bool(_REASONING_IN_MESSAGE.search(error.message))

@@ -50,11 +50,11 @@ ERROR_CODES: Final[ErrorCodes] = {
     "unsupported_image_media_type": "invalid_request",
     "vector_store_timeout": "timeout",
 }
-"""The words for errors that this protocol has beside those that several share."""
+"""Error codes of this protocol, in addition to those that several share."""
 
 
 class ResponsesEvent(Struct):
-    """All that is read of any event. Most have three or four of these."""
+    """Fields of every type of event. Most events have three or four of them."""
 
     type: str = ""
     delta: str | None = None
@@ -85,15 +85,20 @@ class _ReasoningTokens(Struct):
 
 
 class ResponsesUsage(Struct):
+    """Token counts of a response, as the API reports them."""
+
     input_tokens: int | None = None
     output_tokens: int | None = None
     input_tokens_details: _CachedTokens | None = None
     output_tokens_details: _ReasoningTokens | None = None
     cost: Any = None
-    """What it costs, from those who say it themselves."""
+    """Cost, if the provider reports it itself."""
 
     def usage(self, price: Price | None) -> Usage:
-        """What the provider counts among the input, we count apart."""
+        """The counts as a `Usage`.
+
+        Cache reads and writes are counted separately from other input.
+        """
         cached = self.input_tokens_details or _CachedTokens()
         read, written = cached.cached_tokens or 0, cached.cache_write_tokens or 0
         thought = self.output_tokens_details or _ReasoningTokens()
@@ -105,7 +110,7 @@ class ResponsesUsage(Struct):
             written,
         )
         charged = self.cost.get("total_cost") if isinstance(self.cost, dict) else None
-        if isinstance(charged, (int, float)):  # with the tools that were run over there
+        if isinstance(charged, (int, float)):  # including the tools that the provider ran
             return msgspec.structs.replace(usage, cost=float(charged))
         return usage if price is None else msgspec.structs.replace(usage, cost=price.of(usage))
 
@@ -115,7 +120,7 @@ class _Incomplete(Struct):
 
 
 class Response(Struct):
-    """The whole answer, as the last event has it."""
+    """The whole answer, as the last event contains it."""
 
     id: str | None = None
     status: str | None = None
@@ -127,12 +132,12 @@ class Response(Struct):
 
     @property
     def cut_by(self) -> str:
-        """Why it is incomplete."""
+        """Why the answer is incomplete; empty if it is not known."""
         return (self.incomplete_details and self.incomplete_details.reason) or ""
 
     @property
-    def said(self) -> str:
-        """All of its text."""
+    def text(self) -> str:
+        """All text of the answer."""
         messages = [item for item in self.output or () if item.get("type") == "message"]
         contents = [content for item in messages for content in objects_in(item.get("content"))]
         return "".join(content.get("text") or content.get("refusal") or "" for content in contents)
@@ -143,12 +148,14 @@ _TYPE: Final = msgspec.json.Decoder(_Type)
 _RESPONSE: Final = msgspec.json.Decoder(Response | None)
 
 read_event: Final = _EVENT.decode
+"""Parse the data of one event."""
 
 
 def event_type(data: bytes) -> str:
-    """What an event is called that cannot be read as one that we know."""
+    """Type of an event that could not be parsed."""
     return "[DONE]" if data.strip() == b"[DONE]" else _TYPE.decode(data).type
 
 
 def response_of(event: ResponsesEvent) -> Response:
+    """The response in an event, or an empty one."""
     return _RESPONSE.decode(event.response) or Response()

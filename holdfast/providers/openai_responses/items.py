@@ -1,9 +1,9 @@
-"""What the items of OpenAI's Responses API are to us: which tool they mean, what its arguments and
-its results are. Pure.
+"""Converts items of OpenAI's Responses API: the tool that they call, its arguments and results.
+Pure.
 
 An answer is a list of items: messages, reasoning, calls of functions, and calls that the provider
-ran itself. The last are kept as they came and sent back so; what is read out of them here is for
-people, and for other providers.
+ran. The last are kept and sent back unchanged; what is read from them here is for people, and for
+other providers.
 """
 
 from __future__ import annotations
@@ -20,37 +20,38 @@ from holdfast.kernel.model import ToolSpec
 from holdfast.providers.tool_schema import nameable
 
 ResponseItem = dict[str, Any]
+"""An item of an answer, or of a request's input."""
 
 _TOOL_NAMES: Final[Mapping[str, str]] = {
     "code_interpreter_call": "code_execution",
     "fetch_url_results": "fetch_url",
     "search_results": "web_search",
 }
-"""Tools that are known by another name than their items."""
+"""Names of tools whose items have another name."""
 _CALL_TYPES: Final[Mapping[str, str]] = {"computer_use_preview": "computer_call"}
-"""Declarations whose items are not called after them."""
+"""Types of items that do not follow from the tool's declaration."""
 _FRAME_FIELDS: Final = frozenset(
     {"type", "id", "call_id", "status", "name", "container_id", "encrypted_content"}
 )
 _OUTCOME_FIELDS: Final = frozenset(
     {"contents", "outputs", "results", "result", "output", "error", "tools"}
 )
-"""Of an item that the provider ran: what came of it."""
+"""Fields of an item with the outcome of a provider's tool."""
 
 PLAIN_TEXT_ARGUMENTS: Final[Mapping[str, str]] = {
     "code_interpreter_call": "code",
     "custom_tool_call": "input",
 }
-"""Items whose one argument is plain text, and what we call it."""
+"""Types of calls whose only argument is plain text, and our name for it."""
 
 
 def objects_in(value: Any) -> list[ResponseItem]:
-    """The objects of a list, whatever else there is."""
+    """The objects in a list."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def names_of_tools(tools: Sequence[ToolSpec], provider: str) -> Mapping[str, str]:
-    """Tools of ours that the provider declares itself: by the name or type of their calls."""
+    """Our tools that the provider declares itself, by the name or type of their calls."""
     names: dict[str, str] = {}
     for tool in tools:
         native = tool.native.get(provider)
@@ -71,7 +72,7 @@ def tool_of(item: ResponseItem, names: Mapping[str, str]) -> tuple[str, bool]:
 
 
 def arguments_of(item: ResponseItem) -> str:
-    """The arguments of a call as JSON text: as the model wrote it, where it wrote JSON."""
+    """The arguments of a call as JSON text, exactly as the model wrote them if it wrote JSON."""
     kind = item.get("type", "")
     if kind in ("function_call", "mcp_call"):
         arguments_text = item.get("arguments") or ""
@@ -96,7 +97,7 @@ def arguments_of(item: ResponseItem) -> str:
 
 
 def executed_result(item: ResponseItem, call_id: str, tool: str) -> ToolResult:
-    """What people see of the outcome of a call that the provider ran."""
+    """The result of a call that the provider ran, for people."""
     outcome: ToolOutcome = "failed" if item.get("status") in ("failed", "incomplete") else "ok"
     return ToolResult(call_id, tool, (Text(_outcome_text(item)),), outcome, provider_executed=True)
 
@@ -130,9 +131,9 @@ def _urls(sources: Sequence[ResponseItem]) -> str:
 
 
 def picture_of(item: ResponseItem) -> tuple[File, ResponseItem] | None:
-    """A picture that the provider made, and its item without the picture; None when it made none.
+    """An image that the provider created, and its item without the image; None for other items.
 
-    It is kept once: `with_picture` puts it back.
+    The image is stored once: `with_picture` puts it back.
     """
     if item.get("type") != "image_generation_call":
         return None
@@ -148,7 +149,7 @@ def picture_of(item: ResponseItem) -> tuple[File, ResponseItem] | None:
 
 
 def with_picture(item: ResponseItem, picture: File) -> ResponseItem:
-    """The item that a picture came in."""
+    """The item of an image, with the image."""
     return {**item, "result": b64encode(picture.data).decode() if picture.data else None}
 
 
@@ -158,7 +159,7 @@ def with_picture(item: ResponseItem, picture: File) -> ResponseItem:
 def output_of(
     kind: str, call_id: str, result: ToolResult, output: str | list[ResponseItem]
 ) -> ResponseItem:
-    """The item that answers a call of ours, in the form that goes with the item of the call."""
+    """The item with the result of our call, in the form that matches the item of the call."""
     text = output if isinstance(output, str) else result.text
     match kind:
         case "custom_tool_call":
@@ -193,7 +194,7 @@ def output_of(
 
 
 def call_item(call: ToolCall, call_id: str, stored: ResponseItem) -> ResponseItem:
-    """The item of a call of ours. `kept` is what the provider said beside the call itself."""
+    """The item of our call. `stored`: other fields of the provider's item."""
     stored = {key: value for key, value in stored.items() if value is not None}
     if stored.get("type", "function_call") != "function_call":
         return {**without_output_fields(stored), "call_id": call_id}
@@ -201,19 +202,19 @@ def call_item(call: ToolCall, call_id: str, stored: ResponseItem) -> ResponseIte
         "type": "function_call",
         **stored,
         "call_id": call_id,
-        # A model may have called something by a name that no tool can have.
+        # A model may have called a tool by an invalid name.
         "name": nameable(call.tool) or "unnamed",
         "arguments": call.arguments or "{}",
     }
 
 
 def without_output_fields(item: ResponseItem) -> ResponseItem:
-    """An item as it came, but for what only comes and is refused when it is sent."""
+    """An item without the fields that the API refuses in a request."""
     return {key: value for key, value in item.items() if key != "created_by"}
 
 
 def item_to_keep(item: ResponseItem) -> ResponseItem:
-    """What of a call's item has to be kept: all that our own call does not hold."""
+    """Fields of a call's item that our own call does not contain."""
     if item.get("type") != "function_call":
         return item
     return {

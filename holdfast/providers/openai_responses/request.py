@@ -1,8 +1,8 @@
 """Encodes requests for OpenAI's Responses API. Pure: the same request gives the same bytes.
 
-Everything a model said goes back as the items it came in, with their ids and in their order. What
-is not stored over there may only be sent back if it brings all that is needed: reasoning has to
-carry its encrypted content, be followed by what it led to, and go to a model that thinks.
+An answer is sent back as the items in which it arrived, with their ids and in their order. Unless
+the provider stores answers, an item must bring all that it needs: reasoning must have its encrypted
+content, be followed by what it led to, and go to a model that reasons.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ from holdfast.providers.strict import strict_schema
 from holdfast.providers.tool_schema import nameable, one_object
 
 DEFAULT_FILES: Final[tuple[Family, ...]] = ("image", "pdf")
-"""What every model takes, as far as nothing else is known."""
+"""Kinds of files that a model without a known profile accepts."""
 IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 MAX_ID_LENGTH: Final = 64
-"""Characters of a call's id and of a cache key. Other providers have longer ones."""
+"""Maximum length of a call's id and of a cache key. Other providers have longer ids."""
 ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 
 PROVIDER_TOOLS: Final[Mapping[str, ResponseItem]] = {
@@ -64,22 +64,25 @@ PROVIDER_TOOLS: Final[Mapping[str, ResponseItem]] = {
     "image_generation": {"type": "image_generation"},
 }
 TOOL_INCLUDES: Final[Mapping[str, str]] = {"code_interpreter": "code_interpreter_call.outputs"}
-"""What has to be asked for, so that the outcome of a tool is told."""
+"""Values of `include` that return the outcome of a tool."""
 TOOLS_REFUSED_AT_MINIMAL: Final = frozenset(
     {"code_interpreter", "file_search", "image_generation", "web_search", "web_search_preview"}
 )
-"""Tools that are refused beside the effort "minimal"."""
+"""Tools that the API refuses together with the effort "minimal"."""
 
 
 class EncodedRequest(Struct, frozen=True):
-    """A request taken apart: the items of each message, and all that is said beside them."""
+    """An encoded request: the items of each message, and the other fields."""
 
     items: tuple[tuple[ResponseItem, ...], ...]
     fields: ResponseItem
     notices: tuple[str, ...]
 
     def body(self, items: Sequence[Sequence[ResponseItem]], **more: Any) -> bytes:
-        """The request as bytes, with these items. They come last: a history grows at its end."""
+        """The request as bytes, with these items.
+
+        They come last, because a history grows at its end.
+        """
         return encoded({**self.fields, **more, "input": [item for some in items for item in some]})
 
 
@@ -92,13 +95,16 @@ def encode(
     *,
     thoughts: bool = True,
 ) -> EncodedRequest:
-    """`thoughts=False` sends no reasoning back, and does not ask for what sending it back takes."""
+    """Encode a request.
+
+    `thoughts=False` leaves out reasoning, and does not request encrypted content.
+    """
     encoder = _Encoder(f"{provider}:{model}", provider, profile, thoughts)
     items = tuple(tuple(encoder.items(message)) for message in request.messages)
     fields: ResponseItem = {"model": model, "stream": True, "store": store}
     fields |= encoder.fields(request)
     options = request.settings.options.get(provider, {})
-    include = [*fields.get("include", ()), *options.get("include", ())]  # ours is still needed
+    include = [*fields.get("include", ()), *options.get("include", ())]  # ours are still needed
     fields = merged(fields, options)
     if include:
         fields["include"] = list(dict.fromkeys(include))
@@ -106,7 +112,7 @@ def encode(
 
 
 def digest(items: object) -> str:
-    """A short name for items: the same only for the same."""
+    """Digest of items, to compare them."""
     return blake2b(encoded(items), digest_size=16).hexdigest()
 
 
@@ -114,13 +120,13 @@ def digest(items: object) -> str:
 
 
 class _OutgoingItem(Struct):
-    """An item on its way out."""
+    """An item of the request, before it is checked."""
 
     item: ResponseItem
     own: bool = False
-    """It came from this provider as it is."""
+    """Whether this provider sent the item."""
     words: str = ""
-    """What can be said in its place."""
+    """Text that can replace the item."""
 
 
 class _Encoder:
@@ -129,10 +135,10 @@ class _Encoder:
         self._name = name
         self._provider = provider
         self._profile = profile
-        # A model that does not think refuses thoughts, and to be asked for them.
+        # A model that does not reason refuses reasoning, and the request for it.
         self._replays_reasoning = thoughts and profile.efforts != ()
         self._kinds: dict[str, str] = {}
-        """The items of calls that are no functions, by the id of the call."""
+        """Types of items of calls that are not functions, by call id."""
 
     def items(self, message: Message) -> list[ResponseItem]:
         if message.role == "assistant":
@@ -145,11 +151,11 @@ class _Encoder:
         return [{"type": "message", "role": message.role, "content": content}]
 
     def _own_metadata(self, metadata: Metadata | None) -> Mapping[str, Any]:
-        """What this provider wants back of a part."""
+        """Metadata of a part that belongs to this provider."""
         own = metadata.get(self._provider) if metadata else None
         return own if isinstance(own, Mapping) else {}
 
-    # --- what a model said ---
+    # --- answers ---
 
     def _answer_items(self, message: Message) -> list[ResponseItem]:
         entries: list[_OutgoingItem] = []
@@ -167,7 +173,7 @@ class _Encoder:
                     item = without_output_fields(own_metadata.get("item", {}))
                     if item.get("id"):
                         entries.append(_OutgoingItem(item, True, words))
-                    else:  # of another provider, or an item that is only ever shown
+                    else:  # of another provider, or an item that cannot be sent back
                         entries.append(_OutgoingItem(_message_item(words)))
                 case ToolCall():
                     entries.append(self._call_entry(part, own_metadata))
@@ -179,11 +185,14 @@ class _Encoder:
                 case File():
                     self._add_text(entries, Text(self._file_in_words(part)), {})
                 case _:
-                    pass  # sources are told beside the text that has them
+                    pass  # sources are annotations of the text
         return [entry.item for entry in _replayable(entries, self._replays_reasoning)]
 
     def _add_text(self, entries: list[_OutgoingItem], text: Text, own: Mapping[str, Any]) -> None:
-        """Text, in the message it came in: several pieces of one message are one item again."""
+        """Add text to the message it came in.
+
+        The pieces of one message are one item again.
+        """
         content: ResponseItem = {"type": "output_text", "text": text.text}
         if own.get("refusal"):
             content = {"type": "refusal", "refusal": text.text}
@@ -203,7 +212,7 @@ class _Encoder:
             self._kinds[call.id] = item["type"]
         return _OutgoingItem(item, bool(own))
 
-    # --- what people and tools said ---
+    # --- other messages ---
 
     def _result_item(self, result: ToolResult) -> ResponseItem:
         output: str | list[ResponseItem] = result.text
@@ -245,7 +254,7 @@ class _Encoder:
     def _file_in_words(self, file: File) -> str:
         return file_text_or_notice(file, self._name, self.notices)
 
-    # --- beside the messages ---
+    # --- other fields ---
 
     def fields(self, request: Request) -> ResponseItem:
         fields: ResponseItem = {}
@@ -283,7 +292,9 @@ class _Encoder:
         if effort == "minimal" and any(
             tool.get("type") in TOOLS_REFUSED_AT_MINIMAL for tool in tools
         ):
-            self.notices.append(f"{self._name} has an effort of low: its tools need that.")
+            self.notices.append(
+                f"{self._name} uses the effort low: its tools do not work with minimal."
+            )
             return "low"
         return effort
 
@@ -303,7 +314,7 @@ class _Encoder:
             if self._profile.samples(effort):
                 fields[name] = value
             elif self._profile.sampling:
-                self._note_omitted(name, "does not take it beside an effort")
+                self._note_omitted(name, "does not take it together with an effort")
             else:
                 self._note_omitted(name)
         for name in ("top_k", "presence_penalty", "frequency_penalty"):
@@ -324,7 +335,7 @@ class _Encoder:
             "name": tool.name,
             "description": "\n".join(filter(None, (tool.description, rules))),
             "parameters": schema,
-            "strict": False,  # what a model gets wrong is found, and repaired, where the tool runs
+            "strict": False,  # invalid arguments are found, and coerced, where the tool runs
         }
 
     def _provider_tool(self, tool: ProviderTool) -> ResponseItem | None:
@@ -346,7 +357,7 @@ class _Encoder:
         return encoded
 
     def _shape(self, shape: Shape) -> ResponseItem | None:
-        """The form of the answer, or None when the model cannot be held to it."""
+        """The format of the answer, or None if the model cannot be constrained to it."""
         schema, strict = strict_schema(shape.schema)
         if not self._profile.structured or schema.get("type") != "object":
             return None
@@ -363,7 +374,7 @@ class _Encoder:
 
 
 def _open_message(entries: Sequence[_OutgoingItem], id: str | None) -> ResponseItem | None:
-    """The message with this id; without one, the message that is being said."""
+    """The message with this id; without an id, the message that is still open."""
     for entry in reversed(entries):
         if entry.item.get("type") == "message" and entry.item.get("id") == id:
             return entry.item
@@ -378,8 +389,10 @@ def _message_item(text: str = "") -> ResponseItem:
 
 
 def _replayable(entries: list[_OutgoingItem], thoughts: bool) -> list[_OutgoingItem]:
-    """Without reasoning that is not taken back. What had come of it then goes without its ids,
-    because they would ask for it."""
+    """The items without the reasoning that the API refuses.
+
+    Items that followed such reasoning are sent without their ids, because the ids refer to it.
+    """
     result: list[_OutgoingItem] = []
     orphaned = False
     for at, entry in enumerate(entries):
@@ -404,7 +417,7 @@ def _is_self_contained(item: ResponseItem) -> bool:
 
 
 def _has_own_successor(rest: list[_OutgoingItem]) -> bool:
-    """Whether something of the provider's own follows, and not the end of a cut answer."""
+    """Whether another item of the provider follows, so that the answer was not cut off here."""
     following = next((entry for entry in rest if entry.item["type"] != "reasoning"), None)
     return following is not None and following.own
 
@@ -416,10 +429,10 @@ def _without_id(entry: _OutgoingItem) -> _OutgoingItem:
 
 
 def _without_nulls(item: ResponseItem) -> ResponseItem:
-    """As it came; but a field that is null when it comes is refused when it is sent."""
+    """The item without null fields, which the API sends and refuses."""
     return {key: value for key, value in item.items() if value is not None}
 
 
 def shortened(id: str) -> str:
-    """An id that is not too long."""
+    """The id, or its digest if it is too long."""
     return id if len(id) <= MAX_ID_LENGTH else blake2b(encoded(id), digest_size=16).hexdigest()

@@ -1,8 +1,8 @@
 """Decodes the events of OpenAI's Responses API into deltas. Pure.
 
-Every event says which item it is about. Items are told again when they are done, and once more with
-the whole answer: what has been said already is not said twice, and what was left out is said then,
-because servers that copy the protocol leave out this and that.
+Every event names its item. Items are repeated when they are done, and again with the whole answer.
+A text that was emitted is not emitted twice, and a missing one is emitted then, because servers
+that copy the protocol leave out some events.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from holdfast.providers.surrogates import SurrogateJoiner
 
 
 class _OpenItem:
-    """An item as far as it has come."""
+    """An item of the answer, as far as it has arrived."""
 
     __slots__ = (
         "annotations",
@@ -74,30 +74,30 @@ class _OpenItem:
         self.type = type
         self.id = id
         self.at = at
-        """Its place in the answer."""
+        """Position in the answer."""
         self.ended = False
         # Of a message and of reasoning:
         self.part = 0
-        """Which of its texts is being said."""
+        """Index of the open text."""
         self.text = ""
-        """Whether that is a summary, or the reasoning itself."""
+        """Kind of the open reasoning text: `summary`, or empty for the reasoning itself."""
         self.length = 0
-        """How much of it has been said."""
+        """Number of characters emitted of the open text."""
         self.fresh = False
-        """Something has been said that nobody has put an end to."""
+        """Whether text was emitted that no `PartEnded` has ended."""
         self.refusal = False
         self.annotations: list[ResponseItem] = []
         # Of a call:
         self.call_id = ""
-        """Set once the call has been announced."""
+        """Id of the call; empty until `CallStarted` was emitted."""
         self.tool = ""
         self.runs_at_provider = False
         self.pieces: list[str] = []
-        """Of the arguments, as they were passed on; or as they wait for the call to be known."""
+        """Pieces of the arguments, emitted or waiting for `CallStarted`."""
 
 
 class ResponsesDecoder:
-    """One answer. `names` are the tools of ours that the provider declares itself."""
+    """Decodes one answer. `names`: our tools that the provider declares itself."""
 
     def __init__(
         self,
@@ -114,18 +114,18 @@ class ResponsesDecoder:
         self._price = price
         self._names = names or {}
         self._input = input
-        """What the answer is given for, by a short name, when the answer is to be built upon."""
+        """Digest of the input, if the answer is stored."""
         self._previous = previous
-        """The stored answer that it has to go on from."""
+        """Id of the stored answer that this answer must continue."""
         self._items: dict[int | str, _OpenItem] = {}
         self._open: _OpenItem | None = None
-        """The message or the reasoning that is being said."""
+        """The open message or reasoning."""
         self._has_call = False
         self._refused = False
         self._cited: set[str] = set()
         self._finished = False
         self._usage: Usage | None = None
-        """Of an answer that failed."""
+        """Usage of a failed answer."""
 
     def feed(self, events: list[bytes]) -> list[Delta]:
         out = self.deltas = []
@@ -143,8 +143,10 @@ class ResponsesDecoder:
         return out
 
     def _read_again(self, data: bytes) -> ResponsesEvent | None:
-        """An event that could not be read. None when it is of a kind that is new, or that nobody
-        reads."""
+        """Parse an event again, with its characters joined.
+
+        None for an event that is not needed.
+        """
         data = self._joiner.joined(data)
         try:
             return read_event(data)
@@ -158,18 +160,21 @@ class ResponsesDecoder:
         return self._finished
 
     def end(self) -> list[Delta]:
-        return []  # an answer says itself that it is complete
+        return []  # the last event finishes the answer
 
     def spent(self) -> Usage | None:
         return self._usage
 
     def _response_created(self, event: ResponsesEvent, out: list[Delta]) -> None:
-        """Refuse an answer that has begun without the stored one. There are servers that take the
-        id of that and do nothing with it: all that had been said would be lost, unnoticed."""
+        """Fail if the answer does not continue the stored one.
+
+        Some servers ignore the id of the stored answer: the conversation before it would be lost
+        unnoticed.
+        """
         if self._previous is None or response_of(event).previous_response_id == self._previous:
             return
         raise ProviderError(
-            "the previous response was not taken up",
+            "the server ignored the previous response",
             code="previous_response_not_found",
             kind="invalid_request",
         )
@@ -180,15 +185,15 @@ class ResponsesDecoder:
             response = response_of(event)
             self._usage = self._usage_of(response)
             reported = response.error or event.error
-            error = reported or {"code": "server_error", "message": "it failed"}
+            error = reported or {"code": "server_error", "message": "the response failed"}
         elif not event.type and not event.error:
-            return  # no event of ours
+            return  # not an event of this protocol
         raise stream_error(error, ERROR_CODES)
 
     # --- items ---
 
     def _item(self, event: ResponsesEvent, type: str) -> _OpenItem:
-        """The item that an event is about. Also one that has not been announced."""
+        """The item of an event, created if it has not been announced."""
         id = event.item_id or ""
         key = id if event.output_index is None else event.output_index
         item = self._items.get(key)
@@ -208,7 +213,7 @@ class ResponsesDecoder:
         item, raw = self._announced(event)
         if item.type in ("message", "reasoning"):
             self._open_item(item, out)
-        elif item.type != "image_generation_call":  # a picture is no call, and comes at once
+        elif item.type != "image_generation_call":  # an image is not a call, and arrives whole
             self._start(item, raw, out)
 
     def _item_done(self, event: ResponsesEvent, out: list[Delta]) -> None:
@@ -231,13 +236,13 @@ class ResponsesDecoder:
         item.ended = True
 
     def _open_item(self, item: _OpenItem, out: list[Delta]) -> None:
-        """From here on this item is being said."""
+        """Make this item the open one."""
         if self._open is not item:
             self._close(out)
             self._open = item
 
     def _close(self, out: list[Delta], **more: Any) -> None:
-        """End the text that is being said, with what has to be sent back beside it."""
+        """End the open text, with the metadata that must be sent back."""
         item, self._open = self._open, None
         if item is None or not item.fresh:
             return
@@ -286,7 +291,7 @@ class ResponsesDecoder:
         return item
 
     def _open_text(self, item: _OpenItem, index: int, refusal: bool, out: list[Delta]) -> None:
-        """From here on this text of this message is being said."""
+        """Make a text of a message the open one."""
         if item.part != index:
             if self._open is item:
                 self._close(out)
@@ -296,7 +301,7 @@ class ResponsesDecoder:
         self._refused = self._refused or refusal
 
     def _text_done(self, event: ResponsesEvent, out: list[Delta]) -> None:
-        """A text is complete: what of it did not come in pieces comes now."""
+        """Emit the part of a complete text that did not arrive in pieces."""
         item, index = self._item(event, "message"), event.content_index or 0
         missing = (event.text or "")[item.length if index == item.part else 0 :]
         if missing and index >= item.part and not item.ended:
@@ -312,13 +317,13 @@ class ResponsesDecoder:
             refusal = content.get("type") == "refusal"
             text = content.get("refusal" if refusal else "text")
             if index < item.part or not isinstance(text, str):
-                continue  # said, and closed, before
+                continue  # emitted and ended before
             self._open_text(item, index, refusal, out)
             self._emit_text(item, text[item.length :], out)
             item.annotations = objects_in(content.get("annotations")) or item.annotations
         if self._open is item:
-            beside = ("type", "role", "content", "id")
-            self._close(out, item={k: v for k, v in raw.items() if k not in beside})
+            known = ("type", "role", "content", "id")
+            self._close(out, item={k: v for k, v in raw.items() if k not in known})
 
     def _cite(self, annotations: Sequence[ResponseItem], out: list[Delta]) -> None:
         for annotation in annotations:
@@ -330,7 +335,7 @@ class ResponsesDecoder:
     # --- reasoning ---
 
     def _reasoning_delta(self, event: ResponsesEvent, out: list[Delta]) -> None:
-        """Pieces of a summary, or of the reasoning itself, with a blank line between two texts."""
+        """Emit a piece of a summary, or of the reasoning, with a blank line between two texts."""
         item = self._item(event, "reasoning")
         if not event.delta or item.ended:
             return
@@ -364,14 +369,14 @@ class ResponsesDecoder:
         item.call_id = str(provider_id or f"{item.type}_{item.at}")
         item.tool, item.runs_at_provider = tool_of(raw, self._names)
         out.append(CallStarted(item.call_id, item.tool, item.runs_at_provider))
-        if item.pieces:  # they came before we knew whose they are
+        if item.pieces:  # they arrived before the name of the tool
             out.append(ArgumentsDelta(item.call_id, "".join(item.pieces)))
 
     def _arguments_delta(self, event: ResponsesEvent, out: list[Delta]) -> None:
         self._emit_arguments(self._item(event, "function_call"), event.delta or "", out)
 
     def _plain_text_delta(self, event: ResponsesEvent, out: list[Delta]) -> None:
-        """A piece of an argument that is plain text: passed on as a piece of JSON."""
+        """Emit a piece of a plain-text argument as a piece of JSON."""
         type = _PLAIN_TEXT_EVENTS[event.type]
         item = self._item(event, type)
         opening = "" if item.pieces else f'{{"{PLAIN_TEXT_ARGUMENTS[type]}":"'
@@ -393,7 +398,7 @@ class ResponsesDecoder:
         if item.runs_at_provider:
             out.append(CallEnded(item.call_id, self._metadata({"item": raw})))
             out.append(PartAdded(executed_result(raw, item.call_id, item.tool)))
-        elif raw.get("status") != "incomplete":  # else it was cut off, and is none
+        elif raw.get("status") != "incomplete":  # otherwise it was truncated, and is dropped
             _check_arguments(streamed, whole)
             self._has_call = True
             out.append(CallEnded(item.call_id, self._metadata({"item": item_to_keep(raw)})))
@@ -412,7 +417,7 @@ class ResponsesDecoder:
         fields: ResponseItem = {"response_id": response.id} if response.id else {}
         if fields and self._input is not None:
             kinds = [str(raw.get("type")) for raw in response.output or ()]
-            fields |= {"input": self._input, "output": digest([response.said, kinds])}
+            fields |= {"input": self._input, "output": digest([response.text, kinds])}
         metadata = self._metadata(fields) if fields else None
         out.append(Finished(self._reason(cut, response), self._usage_of(response), metadata))
 
@@ -420,10 +425,10 @@ class ResponsesDecoder:
         return response.usage.usage(self._price) if response.usage is not None else None
 
     def _matched(self, output: Sequence[ResponseItem]) -> list[tuple[ResponseItem, _OpenItem]]:
-        """The items of the whole answer, each with what we have of it.
+        """The items of the whole answer, each with its state so far.
 
-        By id where it is the same; else the first of its type that is left, since there are servers
-        that give an item another id each time.
+        Items match by id, or else by type and order, since some servers give an item another id
+        each time.
         """
         by_id = {item.id: item for item in self._items.values() if item.id}
         same = [by_id.get(str(raw.get("id") or "")) for raw in output]
@@ -447,8 +452,10 @@ class ResponsesDecoder:
 
 
 def _check_arguments(streamed: str, whole: str) -> None:
-    """Refuse a call that came in pieces which do not make up the whole: it must not run with
-    arguments that the model did not write."""
+    """Fail if the pieces of a call do not make up the whole.
+
+    A call must not run with arguments that the model did not write.
+    """
     if not whole or whole.startswith(streamed):
         return
     try:
@@ -456,7 +463,7 @@ def _check_arguments(streamed: str, whole: str) -> None:
             return
     except msgspec.DecodeError:
         pass
-    raise ProviderError("the arguments of a call came in pieces that do not fit", kind="server")
+    raise ProviderError("the pieces of a call's arguments do not match the whole", kind="server")
 
 
 _PLAIN_TEXT_EVENTS: Final[Mapping[str, str]] = {
@@ -483,4 +490,4 @@ _HANDLERS: Final[Mapping[str, Callable[[ResponsesDecoder, ResponsesEvent, list[D
     "error": ResponsesDecoder._failed,
     "": ResponsesDecoder._failed,
 }
-"""Who takes which event. What is not here is of no use to us."""
+"""Handlers by type of event. Other types are ignored."""

@@ -1,7 +1,20 @@
 """Bridge to pydantic-ai: uses any of its models, for providers we do not support directly.
 
+    Agent(model=PydanticAI("bedrock:amazon.nova-pro-v1:0"))
+
 Needs `pip install "holdfast[pydantic-ai]"`. Nothing of pydantic-ai is imported before a model is
-made.
+created, and nothing outside this folder imports it. Retries stay with our loop: the bridge switches
+those of pydantic-ai off.
+
+Ideas:
+
+- A history contains our parts only. Fields that only pydantic-ai understands are kept as JSON in
+  their metadata, under `pydantic-ai`, and restored for a replay.
+- Events of pydantic-ai become deltas; its exceptions become `ProviderError` or `ConfigError`.
+- A paused answer is continued here, so that callers see one answer.
+
+Read `parts.py` first. `request.py` encodes requests, `stream.py` decodes events, and `failure.py`
+converts exceptions.
 """
 
 from __future__ import annotations
@@ -24,20 +37,19 @@ if TYPE_CHECKING:
 
 PING: Final = Ping()
 MAX_PAUSES: Final = 10
-"""How often a provider may pause in one answer and be asked to go on."""
+"""How often a provider may pause in one answer and be asked to continue."""
 CANCELLED_READ_TIMEOUT: Final = 0.01
-"""Seconds after which it is cancelled, when a stream is closed: it has to be under way."""
+"""Seconds after which the last read is cancelled when a stream is closed. It has to be in
+progress."""
 MAX_DRAINED_EVENTS: Final = 10_000
-"""Events that may lie ready when a stream is closed."""
+"""Maximum number of buffered events that are dropped when a stream is closed."""
 
 
 class PydanticAI:
-    """A model of pydantic-ai behind our protocol.
+    """A model of pydantic-ai, as a `Model` of ours: `PydanticAI("bedrock:amazon.nova-pro-v1:0")`.
 
-        Agent(model=PydanticAI("bedrock:amazon.nova-pro-v1:0"))
-
-    Its name is `pydantic-ai:provider:model`, and what it wants back in a history is kept under
-    `pydantic-ai`: see `PROVIDER` in `parts`.
+    Its name is `pydantic-ai:provider:model`. Metadata of its answers is kept under `pydantic-ai`:
+    see `PROVIDER` in `parts`.
     """
 
     def __init__(
@@ -48,9 +60,11 @@ class PydanticAI:
         window: int | None = None,
         settings: ModelSettings | Mapping[str, Any] | None = None,
     ) -> None:
-        """`model` may also be a name that pydantic-ai knows. `name` stands for the model's own,
-        `window` where pydantic-ai does not know it, and `settings` are pydantic-ai's: they hold
-        wherever a request says nothing else."""
+        """Create the model. `model` may also be a name that pydantic-ai knows.
+
+        `name` replaces the model's own name, and `window` its context window if pydantic-ai does
+        not know it. `settings` are pydantic-ai's, and apply unless a request sets the same.
+        """
         self._model = _resolved_model(model)
         self.name = f"pydantic-ai:{name or self._model.model_id}"
         self.window = window or self._model.context_window
@@ -69,7 +83,8 @@ class PydanticAI:
                 decoder = PydanticDecoder()
                 async with self._streaming(encoded, paused) as stream:
                     async for event in stream:
-                        if not begun:  # not before the provider is heard: a notice is no sign of it
+                        # only after the provider's first event: a notice is not a sign of life
+                        if not begun:
                             begun = True
                             for notice in encoded.notices:
                                 yield Notice(notice)
@@ -102,23 +117,26 @@ class PydanticAI:
         ) as stream:
             try:
                 yield stream
-            except GeneratorExit:  # nobody wants the rest
+            except GeneratorExit:  # the caller closed the stream
                 await _cancel_read(stream)
                 raise
 
     def _continuing(self, response: ModelResponse) -> ModelResponse:
-        """An answer that paused, where it goes on as soon as it is asked to."""
+        """The paused answer, if pydantic-ai continues it at once."""
         if self._model.continuation_delay(response) is not None:
             raise ConfigError(
-                f"{self.name} answers in the background, and its answer would have to be fetched "
-                "again and again: switch its background mode off"
+                f"{self.name} answers in the background, which needs polling: "
+                "switch its background mode off"
             )
         return response
 
 
 async def _cancel_read(stream: StreamedResponse) -> None:
-    """Cancel a read. A client whose generators are closed between two reads may keep its connection
-    until they are collected; one that is cancelled while it reads lets go of it."""
+    """Cancel a read in progress, so that the client releases its connection.
+
+    A client whose generators are closed between two reads may keep its connection until they are
+    garbage-collected.
+    """
     with anyio.move_on_after(CANCELLED_READ_TIMEOUT, shield=True), suppress(Exception):
         events = aiter(stream)
         for _ in range(MAX_DRAINED_EVENTS):
@@ -140,6 +158,6 @@ def _resolved_model(model: Model[Any] | str) -> Model[Any]:
             raise ConfigError(f"pydantic-ai has no model {model!r}: {error}") from None
     if not isinstance(model, Model):
         raise ConfigError(
-            f"model is a {type(model).__name__}: use a model of pydantic-ai, or the name of one"
+            f"model is a {type(model).__name__}: use a model of pydantic-ai, or its name"
         )
     return model

@@ -22,16 +22,18 @@ _KINDS: Final[tuple[tuple[type[Exception], FailureKind], ...]] = (
     (theirs.ModelNotFoundError, "not_found"),
     (theirs.ContentFilterError, "content_filter"),
     (theirs.ConcurrencyLimitExceeded, "overloaded"),
-    (theirs.UnexpectedModelBehavior, "server"),  # an answer that is none: another may be one
+    (theirs.UnexpectedModelBehavior, "server"),  # an invalid answer: a retry may give a valid one
 )
-"""First match: what is more exact comes first."""
+"""Kind of each exception class. The first match counts, so more exact ones come first."""
 
 
 def translated(error: Exception, *, begun: bool) -> Exception:
-    """Our error for one of theirs; `begun` when something of the answer had come. What is not
-    theirs stays as it is."""
+    """Our error for an exception of pydantic-ai; other exceptions are returned unchanged.
+
+    `begun`: whether content of the answer had arrived.
+    """
     while isinstance(error, theirs.FallbackExceptionGroup):
-        error = error.exceptions[-1]  # of several models, the one that was asked last
+        error = error.exceptions[-1]  # of several models, the last one that was tried
     if isinstance(error, theirs.UserError):
         return ConfigError(error.message)
     kind = next((kind for error_class, kind in _KINDS if isinstance(error, error_class)), None)
@@ -49,7 +51,7 @@ def _provider_error(
         kind = "stream_cut"
     if kind == "auth" and status == 403:
         kind = "permission"
-    if kind is None and status is None:  # an answer that cannot be read, or an error in its middle
+    if kind is None and status is None:  # an unreadable answer, or an error inside it
         kind = (
             body_error.kind if body_error is not None and body_error.kind != "unknown" else "server"
         )

@@ -1,8 +1,8 @@
 """Converts parts of an answer between pydantic-ai and our history. Pure.
 
-A history holds what everybody understands: text, reasoning, calls. What else pydantic-ai has of a
-part (ids, the provider's own details, whose it was) is kept beside it as JSON, in the metadata of
-the part, and put back when the part is replayed.
+A history contains what every provider understands: text, reasoning, calls. Other fields of a
+pydantic-ai part (ids, the provider's own details, which provider it came from) are kept as JSON in
+the metadata of our part, and restored when the part is replayed.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from holdfast.kernel.messages import (
 from holdfast.providers.json_body import joined_surrogates
 
 PROVIDER: Final = "pydantic-ai"
-"""The key of our metadata, and what the names of bridged models begin with.
+"""Key of the metadata, and prefix of the names of bridged models.
 
-It is not the provider behind it: what the bridge keeps is in pydantic-ai's form, which a model that
-speaks to the same provider by itself cannot read. Which of its own providers a part belongs to,
-pydantic-ai knows from what is kept.
+It is not the provider behind the bridge: the metadata is in pydantic-ai's form, which our own model
+of the same provider cannot read. pydantic-ai knows from the metadata which of its providers a part
+belongs to.
 """
 
 _PART: Final[TypeAdapter[ModelResponsePart]] = TypeAdapter(ModelResponsePart)
@@ -54,32 +54,32 @@ _OWN_FIELDS: Final = {
     NativeToolReturnPart: ("tool_name", "tool_call_id", "timestamp"),
     FilePart: ("content",),
 }
-"""What a part of ours has itself, or nobody needs."""
+"""Fields that our part contains itself, or that are not needed."""
 
 
 def kept_metadata(part: ModelResponsePart) -> Metadata | None:
-    """What must be kept beside a part, or None when it has nothing more to say."""
+    """Metadata to keep with a part, or None if our part contains everything."""
     data = _PART.dump_python(part, mode="json", exclude_none=True)
     for kind, fields in _OWN_FIELDS.items():
         if isinstance(part, kind):
             for field in fields:
                 data.pop(field, None)
     if isinstance(part, NativeToolReturnPart) and isinstance(part.content, str):
-        del data["content"]  # it is the text of the result
+        del data["content"]  # our result has it as text
     if list(data) == ["part_kind"]:
         return None
     return {PROVIDER: data}
 
 
 def arguments_of(args: str | Mapping[str, object] | None) -> str:
-    """The arguments of a call as text: as it was written, where it came as text."""
+    """The arguments of a call as text, unchanged if they arrived as text."""
     if args is None or isinstance(args, str):
         return args or ""
     return msgspec.json.encode(args).decode()
 
 
 def clean(text: str) -> str:
-    """Text that can be sent: what is no Unicode is replaced."""
+    """Text that UTF-8 can encode: invalid characters are replaced."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -91,7 +91,7 @@ def clean(text: str) -> str:
 
 
 def restored(part: Part) -> ModelResponsePart | None:
-    """A part of a history as pydantic-ai gave it, or as it would have. None: nothing to replay."""
+    """The pydantic-ai part for a part of a history; None if there is nothing to replay."""
     match part:
         case Text(text):
             return _part(part.metadata, {"part_kind": "text"}, content=clean(text))
@@ -117,7 +117,7 @@ def restored(part: Part) -> ModelResponsePart | None:
 
 
 def _is_opaque(part: Reasoning) -> bool:
-    """Whether it only holds the place of something else that pydantic-ai wants back."""
+    """Whether a reasoning part only represents another kind of part of pydantic-ai."""
     own = (part.metadata or {}).get(PROVIDER) or {}
     return own.get("part_kind", "thinking") not in ("thinking", "text")
 
@@ -143,14 +143,14 @@ _RESPONSE_FIELDS: Final = (
 
 
 def answer_metadata(response: ModelResponse) -> Metadata | None:
-    """What must be kept of an answer beside its parts: who gave it, and under which id."""
+    """Metadata to keep with an answer, in addition to its parts: its provider and id."""
     (data,) = ModelMessagesTypeAdapter.dump_python([response], mode="json", exclude_none=True)
     fields = {name: data[name] for name in _RESPONSE_FIELDS if name in data}
     return {PROVIDER: fields} if fields else None
 
 
 def response_of(parts: list[ModelResponsePart], metadata: Metadata | None) -> ModelResponse:
-    """An answer as pydantic-ai gave it."""
+    """The pydantic-ai response for an answer of a history."""
     own = (metadata or {}).get(PROVIDER) or {}
     return ModelResponse(
         parts=parts, **{name: own[name] for name in _RESPONSE_FIELDS if name in own}

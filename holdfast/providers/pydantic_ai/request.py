@@ -64,23 +64,23 @@ _VALID_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 FAILED_OUTCOMES: Final[frozenset[ToolOutcome]] = frozenset(
     {"failed", "timed_out", "lost", "refused"}
 )
-"""Outcomes that a provider is told as an error."""
+"""Outcomes that are sent as errors."""
 
 
 class PydanticRequest(Struct, frozen=True):
-    """What pydantic-ai is called with."""
+    """Arguments of a pydantic-ai call."""
 
     messages: list[ModelMessage]
     parameters: ModelRequestParameters
     settings: ModelSettings
     notices: tuple[str, ...]
-    """What could not be said: people are told."""
+    """Notices for people: what was left out."""
 
 
 def encoded_request(
     request: Request, model: Model[Any], name: str, settings: ModelSettings
 ) -> PydanticRequest:
-    """The request, for this model. `settings` are the user's defaults."""
+    """The request in pydantic-ai's form. `settings`: the user's defaults."""
     writer = _Writer(model.profile, name)
     parameters = ModelRequestParameters(
         function_tools=[
@@ -102,7 +102,7 @@ def encoded_request(
 
 
 def _instructions(system: Sequence[Block]) -> list[InstructionPart]:
-    """The system prefix. What stands before the last cache mark does not change."""
+    """The system prefix. Blocks up to the last cache mark are static."""
     last = max((at for at, block in enumerate(system) if block.cache), default=len(system) - 1)
     return [
         InstructionPart(content=clean(block.text), dynamic=at > last)
@@ -111,7 +111,7 @@ def _instructions(system: Sequence[Block]) -> list[InstructionPart]:
 
 
 def _output_parameters(request: Request, profile: ModelProfile) -> dict[str, Any]:
-    """How an answer of a given shape is asked for: natively, or in words."""
+    """Parameters for a shaped answer: native, or as an instruction."""
     shape = request.output
     if shape is None:
         return {}
@@ -139,10 +139,13 @@ _SETTING_NAMES: Final = {
 
 
 def _settings(request: Request, model: Model[Any], defaults: ModelSettings) -> ModelSettings:
-    """The most particular last: ours, the user's defaults, the request's, those for pydantic-ai."""
+    """The merged settings.
+
+    In ascending precedence: ours, the user's defaults, the request's, those for pydantic-ai.
+    """
     merged: dict[str, Any] = {}
     if "max_retries" not in model.unsupported_settings:
-        merged["max_retries"] = 0  # the loop tries again, and says so
+        merged["max_retries"] = 0  # the loop retries, and reports it
     if any(block.cache for block in request.system):
         merged["cache"] = True
     if request.cache_key is not None:
@@ -178,17 +181,17 @@ _FILE_URL_CLASSES: Final[Mapping[Family, type[ImageUrl | AudioUrl | VideoUrl | D
 
 
 class _Writer:
-    """Writes messages, and notes what could not be written."""
+    """Encodes messages, and collects notices about what was left out."""
 
     def __init__(self, profile: ModelProfile, name: str) -> None:
         self.notices: list[str] = []
         self._profile = profile
         self._name = name
         self._ids: dict[str, str] = {}
-        """Of calls that are sent under another id than they have, by the one they have."""
+        """Ids under which calls are sent, by their own ids, if these are not valid."""
 
     def messages(self, messages: Iterable[Message]) -> list[ModelMessage]:
-        """The history. What we say in a row is one request."""
+        """The history. Consecutive messages that are not answers are one request."""
         encoded: list[ModelMessage] = []
         pending: list[ModelRequestPart] = []
         for message in messages:
@@ -208,7 +211,7 @@ class _Writer:
         return encoded
 
     def _readable(self, message: Message) -> Iterator[Part]:
-        """The parts of an answer. An id that somebody else gave may not fit here."""
+        """The parts of an answer. An id of another provider is replaced if it is not valid."""
         own = provider_of(message) == PROVIDER
         for part in replayable_parts(message, PROVIDER):
             if not own and isinstance(part, ToolCall) and not _VALID_ID.fullmatch(part.id):
@@ -285,7 +288,10 @@ _NATIVE: Final[TypeAdapter[AbstractNativeTool]] = TypeAdapter(AbstractNativeTool
 
 
 def _native(tool: ProviderTool) -> AbstractNativeTool | None:
-    """A provider's tool by our name or in pydantic-ai's own words; None when it knows no such."""
+    """A provider's tool, by our name or pydantic-ai's options.
+
+    None if pydantic-ai has no such tool.
+    """
     declared = tool.native.get(PROVIDER)
     if declared is None and tool.name not in NATIVE_TOOL_TYPES:
         return None
@@ -293,10 +299,12 @@ def _native(tool: ProviderTool) -> AbstractNativeTool | None:
     try:
         return _NATIVE.validate_python({"kind": tool.name, **options})
     except ValidationError as error:
-        raise ConfigError(f"the options of {tool.name} do not fit pydantic-ai: {error}") from None
+        raise ConfigError(
+            f"the options of {tool.name} are not valid in pydantic-ai: {error}"
+        ) from None
 
 
 def valid_id(id: str) -> str:
-    """An id that every provider takes, the same each time."""
+    """An id that every provider accepts, always the same for the same id."""
     digest = sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{re.sub(r'[^a-zA-Z0-9_-]', '_', id)[:40]}_{digest}"

@@ -67,7 +67,10 @@ FINISH_REASONS: Final[dict[PydanticFinishReason, FinishReason]] = {
 
 
 class _Call:
-    """A call that is being written. It begins with its arguments: its name may come in pieces."""
+    """A call whose pieces are arriving.
+
+    `CallStarted` is emitted with its first arguments, since the name may arrive in pieces.
+    """
 
     __slots__ = ("id", "metadata", "pieces", "started", "tool", "whole")
 
@@ -77,7 +80,7 @@ class _Call:
         self.pieces: list[str] = []
         self.started = False
         self.whole: str | None = None
-        """Arguments that did not come as text."""
+        """Arguments that did not arrive as text."""
         self.metadata: Metadata | None = None
 
     def begin(self) -> list[Delta]:
@@ -96,7 +99,7 @@ class _Call:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing can follow: a JSON object that is closed stays closed."""
+        """Whether the arguments are a complete JSON object, which nothing can follow."""
         try:
             return isinstance(msgspec.json.decode(self.whole or "".join(self.pieces)), dict)
         except (msgspec.DecodeError, UnicodeEncodeError):
@@ -108,20 +111,20 @@ class _Call:
 
 
 class PydanticDecoder:
-    """The state of one answer.
+    """Decodes one answer.
 
-    A part is said to have ended when the next one starts, and may still be replaced by another
-    start under its number. So its end is passed on one event later.
+    pydantic-ai reports the end of a part when the next one starts, and may still replace the part
+    by another start with its index. So the end is passed on one event later.
     """
 
     def __init__(self) -> None:
         self._calls: dict[int, _Call] = {}
-        """That have not ended, by the number of their part."""
+        """Open calls, by the index of their part."""
         self._ended: tuple[int, ModelResponsePart] | None = None
         self._settled: set[int] = set()
-        """Parts that were passed on whole."""
+        """Indexes of the parts that were passed on completely."""
         self._open: int | None = None
-        """The part that the last text or reasoning belongs to."""
+        """Index of the part to which the last text or reasoning belongs."""
 
     def feed(self, event: ModelResponseStreamEvent) -> list[Delta]:
         if isinstance(event, PartDeltaEvent):
@@ -135,7 +138,10 @@ class PydanticDecoder:
         return []
 
     def finish(self, response: ModelResponse, last: RequestUsage | None = None) -> list[Delta]:
-        """The end of an answer that is complete. `last`: of its last go, when it has paused."""
+        """Deltas at the end of a complete answer.
+
+        `last`: usage of its last request, if it paused.
+        """
         deltas = self.settle()
         finish = FINISH_REASONS.get(response.finish_reason or "stop")
         if finish is None:
@@ -146,7 +152,7 @@ class PydanticDecoder:
         return [*deltas, Finished(finish, usage_of(response, last), answer_metadata(response))]
 
     def settle(self) -> list[Delta]:
-        """What is still to be said of the last part."""
+        """Remaining deltas of the last part."""
         return self._settle(None)
 
     # --- parts ---
@@ -173,7 +179,7 @@ class PydanticDecoder:
     def _piece(self, index: int, delta: ToolCallPartDelta) -> list[Delta]:
         call = self._calls.get(index)
         if call is None:
-            return []  # of a call that the provider runs: it is passed on whole
+            return []  # a call that the provider runs is passed on whole
         if not call.started:
             call.tool += delta.tool_name_delta or ""
             call.id = delta.tool_call_id or call.id
@@ -195,7 +201,7 @@ class PydanticDecoder:
         return []
 
     def _settle(self, starting: int | None) -> list[Delta]:
-        """Pass on the part that has ended, unless it is about to be replaced."""
+        """Deltas of the part that has ended, unless it is about to be replaced."""
         if self._ended is None or self._ended[0] == starting:
             return []
         (index, part), self._ended = self._ended, None
@@ -211,15 +217,15 @@ class PydanticDecoder:
     def _end_text(self, index: int, part: TextPart | ThinkingPart) -> list[Delta]:
         open, self._open = self._open, None
         if open not in (index, None):
-            return []  # something else was written since: what is open is not this
+            return []  # another part was written since, and is the open one
         if isinstance(part, ThinkingPart):
             return [PartEnded(part.signature, kept_metadata(part))]
-        if not part.content:  # of some use only to the provider, when it has a signature
+        if not part.content:  # with a signature, only the provider uses it
             return [PartAdded(_whole(part))] if part.provider_details else []
         return [PartEnded(None, kept_metadata(part)), *_sources(part.citations or [])]
 
     def _end_call(self, index: int, part: ToolCallPart) -> list[Delta]:
-        """The end of a call. One that may still go on stays open: arguments can come mixed."""
+        """End a call. An incomplete one stays open: arguments of calls may arrive interleaved."""
         call = self._calls[index]
         call.metadata = kept_metadata(part)
         if not call.pieces and isinstance(part.args, dict):
@@ -234,7 +240,7 @@ class PydanticDecoder:
 def _whole(
     part: ModelResponsePart,
 ) -> ToolCall | ToolResult | File | Reasoning:
-    """A part that is not streamed. What nobody else knows is kept for pydantic-ai to have back."""
+    """A part that is not streamed, with pydantic-ai's own fields in its metadata."""
     if isinstance(part, NativeToolCallPart):
         arguments = arguments_of(part.args)
         return ToolCall(
@@ -272,27 +278,27 @@ def _sources(citations: list[Citation]) -> list[Delta]:
 
 
 def reason_of(response: ModelResponse) -> str | None:
-    """Why the provider stopped, in its own word, or in pydantic-ai's."""
+    """Finish reason in the provider's own word, or else in pydantic-ai's."""
     reason = (response.provider_details or {}).get("finish_reason")
     return str(reason) if reason else response.finish_reason
 
 
 def is_complete(stream: StreamedResponse, response: ModelResponse) -> bool:
-    """Whether the provider came to its end: it says why it stopped, and a stream that was cut does
-    not.
+    """Whether the provider finished the answer: a truncated stream has no finish reason.
 
-    For some streams that end without a reason pydantic-ai takes "stop", and notes that it did. A
-    model without an address runs in this process and never gives one: it has nothing to lose.
+    For some streams that end without a reason pydantic-ai assumes "stop", and records that it did.
+    A model without an address runs in this process and never gives a reason; its stream cannot be
+    lost.
     """
     if response.state != "complete":
         return False
     if getattr(stream, "_has_finish_reason", None) is False:
-        return response.finish_reason == "content_filter"  # a refusal is said in its own field
+        return response.finish_reason == "content_filter"  # a refusal has its own field
     return reason_of(response) is not None or stream.provider_url is None
 
 
 def joined(paused: ModelResponse | None, response: ModelResponse) -> ModelResponse:
-    """An answer that went on after a pause, as one."""
+    """The parts of an answer that paused, as one response."""
     if paused is None:
         return response
     return replace(
@@ -304,8 +310,10 @@ def joined(paused: ModelResponse | None, response: ModelResponse) -> ModelRespon
 
 
 def usage_of(response: ModelResponse, last: RequestUsage | None = None) -> Usage | None:
-    """All that was written, and what the last go has read: each of them reads the same again, and
-    one answer fills the window once. What it all costs is the sum."""
+    """Usage of the answer: the output of all requests, the input of the last, and the cost of all.
+
+    Each request reads the same input again, and one answer fills the window once.
+    """
     used = response.usage
     if used.unmeasured_requests or not used.has_values():
         return None
@@ -326,4 +334,4 @@ def _cost(response: ModelResponse) -> float | None:
     try:
         return float(response.cost().total_price)
     except (AssertionError, LookupError, ValueError):
-        return None  # nobody knows its price
+        return None  # the price is unknown

@@ -1,13 +1,20 @@
-"""What the loop demands of a model, as cases that any model can be run through.
+"""Conformance suite: what the loop requires of a model, as cases that any model can run.
 
     @pytest.mark.parametrize("case", conformance.CASES, ids=str)
     async def test_my_model(case: conformance.Case) -> None:
         await case.check(make)
 
-`make(script)` gives a model that talks to something which plays that script, one turn for each
-request: a `FakeProvider` in memory, a server, or nothing at all. It may also give an async context
-manager, for what has to be closed, and a `Subject`, for what can be looked at. A model that cannot
-do something says so, and the cases that need it are left out by name: `cases(without={"files"})`.
+`make(script)` returns a model that talks to something which plays that script, one turn per
+request: a `FakeProvider`, a server, or nothing at all. It may also return an async context manager
+that yields the model, and a `Subject`, which shows open connections and request bodies.
+
+- A case is one requirement; its docstring is the sentence that a failure shows.
+- An expected answer is what a `ScriptedModel` gives for the same script.
+- A model declares what it cannot do, and the cases that need it are left out:
+  `cases(without={"files"})`.
+
+Nothing here is about one provider. Read `bench.py` first; the cases are in `answers.py`,
+`requests.py`, `failures.py` and `cancellation.py`.
 """
 
 from __future__ import annotations
@@ -45,7 +52,7 @@ CASES: Final[tuple[Case, ...]] = (
 
 
 def cases(*, without: Collection[Feature] = ()) -> tuple[Case, ...]:
-    """The cases for a model that cannot do some things."""
+    """The cases for a model without some features."""
     lacks = frozenset([without] if isinstance(without, str) else without)
     unknown = lacks - set(get_args(Feature))
     if unknown:
@@ -55,14 +62,14 @@ def cases(*, without: Collection[Feature] = ()) -> tuple[Case, ...]:
 
 
 class Report(Struct, frozen=True):
-    """Which cases a model passed, by name, and which nobody asked of it."""
+    """Names of the cases that a model passed, and of those that were left out."""
 
     passed: tuple[str, ...]
     left_out: tuple[str, ...]
 
 
 async def check_all(make: ModelFactory, *, without: Collection[Feature] = ()) -> Report:
-    """Run every case, and raise one `AssertionError` with all that was found."""
+    """Run every case, and raise one `AssertionError` with all problems."""
     selected = cases(without=without)
     problems: list[str] = []
     for case in selected:
@@ -70,7 +77,7 @@ async def check_all(make: ModelFactory, *, without: Collection[Feature] = ()) ->
             await case.check(make)
         except AssertionError as error:
             problems.append(f"{case}: {error}")
-        except Exception as error:  # a mistake in the maker, or where the model is looked at
+        except Exception as error:  # an error in the factory, or in the subject's functions
             problems.append(f"{case}: {describe(error)}")
     if problems:
         raise AssertionError(

@@ -1,4 +1,4 @@
-"""Helpers of the conformance cases: sending requests, and evaluating answers."""
+"""Helpers of the conformance cases: they send requests and evaluate answers."""
 
 from __future__ import annotations
 
@@ -48,45 +48,49 @@ from holdfast.testing.script import (
 
 Feature = Literal[
     "reasoning",  # it passes on what the model thought
-    "signatures",  # ... with what must be replayed beside it
+    "signatures",  # ... with the signature that must be replayed with it
     "exact_arguments",  # arguments arrive as text, and so as they were written
     "call_ids",  # a call has an id on the wire
     "unfinished_calls",  # a call may be left half written
-    "provider_tools",  # the provider runs tools itself, and says what they gave
-    "sources",  # an answer says where it has something from
+    "provider_tools",  # the provider runs tools itself, and reports their results
+    "sources",  # an answer lists its sources
     "files",  # an answer may have files in it
-    "usage",  # it says how many tokens were used
+    "usage",  # it reports how many tokens were used
     "cut",  # an answer that ends without its terminal event can be told from one that is complete
     "connection",  # there is one, and it can be lost: a script may have lost() in it
     "failures_inside",  # a provider may fail in the middle of a stream
 ]
-"""What a model, or whatever plays the script, may be unable to do."""
+"""Features that a model, or the server that plays the script, may lack."""
 
 TIMEOUT: Final = 30.0
-"""Seconds that a model may take for anything in a case."""
+"""Maximum seconds for any step of a case."""
 LOOP_TURNS: Final = 20
-"""Of the event loop, after which nothing that a model let go of may still be open."""
+"""Iterations of the event loop after which every closed stream must have released its
+connection."""
 
 
 class Subject(Struct, frozen=True):
-    """A model under test, and what can be seen of it from outside, as far as it can."""
+    """A model under test, with functions that observe it from outside, if there are any."""
 
     model: Model
     open: Callable[[], int] | None = None
-    """How many answers whoever plays the script is giving right now."""
+    """Number of answers in progress at the server that plays the script."""
     sent: Callable[[], Sequence[bytes]] | None = None
-    """The body of every request so far."""
+    """Bodies of the requests so far."""
 
 
 ModelOrSubject: TypeAlias = Union[Model, Subject]
 ModelFactory: TypeAlias = Callable[
     [Sequence[ScriptedTurn]], Union[ModelOrSubject, AbstractAsyncContextManager[ModelOrSubject]]
 ]
-"""Gives a model that talks to something which plays this script, one turn for each request."""
+"""Creates a model that talks to something which plays this script, one turn per request."""
 
 
 def demand(met: object, problem: str) -> None:
-    """`assert`, also where Python is told to leave those out."""
+    """Raise an `AssertionError` unless a condition holds.
+
+    Unlike `assert`, it also works under `python -O`.
+    """
     if not met:
         raise AssertionError(problem)
 
@@ -106,7 +110,7 @@ LOOK_TOOL: Final = ToolSpec(
 
 
 def ask(prompt: str = "What is there?", *before: Message) -> Request:
-    """A plain request, built anew each time."""
+    """A plain request, created anew each time."""
     return Request(messages=(*before, user_message(prompt)), tools=(LOOK_TOOL,))
 
 
@@ -114,13 +118,13 @@ def ask(prompt: str = "What is there?", *before: Message) -> Request:
 
 
 class StreamRecord:
-    """What a stream brought: its deltas, and how it ended."""
+    """The deltas of a stream, and how it ended."""
 
     def __init__(self, model: str) -> None:
         self.deltas: list[Delta] = []
         self.error: Exception | None = None
         self.hung = False
-        """Whether it was given up, because it neither ended nor failed."""
+        """Whether the stream timed out."""
         self._model = model
 
     @property
@@ -129,12 +133,12 @@ class StreamRecord:
 
     @property
     def content(self) -> list[Delta]:
-        """Without what says nothing of the answer itself."""
+        """Deltas with content: without pings and notices."""
         return [delta for delta in self.deltas if not isinstance(delta, (Ping, Opened, Notice))]
 
     @property
     def message(self) -> Message:
-        """The answer, as the loop would commit it."""
+        """The answer as the loop would commit it."""
         if self.error is not None:
             raise AssertionError(f"the stream failed: {describe(self.error)}") from self.error
         demand(self.finished is not None, f"no Finished came, only {self.deltas}")
@@ -145,16 +149,16 @@ class StreamRecord:
 
     @property
     def failure(self) -> Failure:
-        """What the loop would make of the exception."""
+        """The failure as the loop would classify it."""
         if self.error is None:
-            raise AssertionError(f"the stream raised nothing, and brought {self.deltas}")
+            raise AssertionError(f"the stream raised nothing, and yielded {self.deltas}")
         if self.hung:
-            raise AssertionError(f"{self.error}, and brought {self.deltas}")
+            raise AssertionError(f"{self.error}, and yielded {self.deltas}")
         return classify(self.error)
 
 
 async def collect(model: Model, request: Request) -> StreamRecord:
-    """Read a stream to its end, whatever the end is."""
+    """Read a stream to its end, and record its deltas or its error."""
     record = StreamRecord(model.name)
     stream = model.stream(request)
     try:
@@ -162,7 +166,7 @@ async def collect(model: Model, request: Request) -> StreamRecord:
             async for delta in stream:
                 demand(
                     isinstance(delta, get_args(Delta)),
-                    f"the stream yielded {delta!r}, which is no Delta",
+                    f"the stream yielded {delta!r}, which is not a Delta",
                 )
                 record.deltas.append(delta)
         if scope.cancelled_caught:
@@ -178,30 +182,30 @@ async def collect(model: Model, request: Request) -> StreamRecord:
 
 
 async def until_content(stream: AsyncIterator[Delta]) -> Delta:
-    """The next delta that says something."""
+    """The next delta with content."""
     try:
         with anyio.move_on_after(TIMEOUT) as scope:
             async for delta in stream:
                 if not isinstance(delta, (Ping, Opened, Notice)):
                     return delta
         if scope.cancelled_caught:
-            raise AssertionError(f"nothing came for {TIMEOUT:g} s")
+            raise AssertionError(f"no content came within {TIMEOUT:g} s")
     except AssertionError:
         raise
     except Exception as error:
         raise AssertionError(f"the stream failed: {describe(error)}") from error
-    raise AssertionError("the stream ended before it said anything")
+    raise AssertionError("the stream ended without content")
 
 
-# --- What an answer says ------------------------------------------------------------------------
+# --- Comparing answers --------------------------------------------------------------------------
 
 
 def described(message: Message) -> list[str]:
-    """What a message says, part by part, in a form that two models can be compared by."""
+    """The parts of a message as lines, in a form that is comparable between models."""
     lines: list[str] = []
     last: type[Part] | None = None
     for part in message.parts:
-        line = _line(part)
+        line = _described_part(part)
         if not line:
             continue
         if isinstance(part, (Text, Reasoning)) and last is type(part):
@@ -212,7 +216,7 @@ def described(message: Message) -> list[str]:
     return lines
 
 
-def _line(part: Part) -> str:
+def _described_part(part: Part) -> str:
     match part:
         case Text(text):
             return f"text: {text}" if text else ""
@@ -229,7 +233,7 @@ def _line(part: Part) -> str:
 
 
 def _canonical(arguments: str) -> str:
-    """Arguments without what JSON leaves open."""
+    """Arguments in a canonical form of JSON."""
     try:
         return msgspec.json.encode(msgspec.json.decode(arguments or "{}"), order="sorted").decode()
     except (msgspec.DecodeError, UnicodeEncodeError):
@@ -240,45 +244,47 @@ def _canonical(arguments: str) -> str:
 
 
 class Bench:
-    """What a case works with: models that play its scripts."""
+    """Creates models that play the scripts of a case."""
 
     def __init__(self, make: ModelFactory, without: Collection[Feature] = ()) -> None:
         self._make = make
         self._without = without
 
     def can(self, feature: Feature) -> bool:
+        """Whether the model has a feature."""
         return feature not in self._without
 
     @asynccontextmanager
     async def playing(self, *turns: ScriptedTurn) -> AsyncIterator[Subject]:
-        """A model whose answers are these."""
-        made = self._make(turns)
-        if isinstance(made, AbstractAsyncContextManager):
-            async with made as inner:
+        """A model that plays these turns."""
+        model = self._make(turns)
+        if isinstance(model, AbstractAsyncContextManager):
+            async with model as inner:
                 yield _subject(inner)
         else:
-            yield _subject(made)
+            yield _subject(model)
 
     async def collect(self, turn: ScriptedTurn, request: Request | None = None) -> StreamRecord:
+        """Read the stream of one answer."""
         async with self.playing(turn) as subject:
             return await collect(subject.model, request or ask())
 
     async def answer(self, turn: ScriptedTurn, request: Request | None = None) -> Message:
-        """A complete answer to a request that has to be accepted."""
+        """The complete answer to a request, which must be accepted."""
         return (await self.collect(turn, request)).message
 
     async def demand_same(self, *items: ScriptItem) -> Message:
-        """Demand that an answer says what the script says."""
-        meant = (await collect(ScriptedModel([list(items)]), ask())).message
+        """Demand that the answer equals what a scripted model answers."""
+        expected = (await collect(ScriptedModel([list(items)]), ask())).message
         message = await self.answer(list(items))
         demand(
-            described(message) == described(meant),
-            f"the script says {described(meant)}, and the message says {described(message)}",
+            described(message) == described(expected),
+            f"the script has {described(expected)}, and the message has {described(message)}",
         )
         return message
 
     def rich(self) -> list[ScriptItem]:
-        """An answer with something of everything that this model can say."""
+        """An answer with every kind of content that this model supports."""
         items: list[ScriptItem] = []
         if self.can("reasoning"):
             signature = "c2lnbmVk" if self.can("signatures") else None
@@ -291,12 +297,12 @@ class Bench:
         return items
 
 
-def _subject(made: ModelOrSubject) -> Subject:
-    return made if isinstance(made, Subject) else Subject(made)
+def _subject(model: ModelOrSubject) -> Subject:
+    return model if isinstance(model, Subject) else Subject(model)
 
 
 async def demand_all_closed(subject: Subject) -> None:
-    """Demand that nothing is open any more."""
+    """Demand that no connection is open."""
     if subject.open is None:
         return
     for _ in range(LOOP_TURNS):

@@ -24,23 +24,23 @@ from holdfast.testing.script import hang, say
 
 
 async def _cancel_while_reading(
-    stream: AsyncIterator[Delta], asked: anyio.Event | None = None
+    stream: AsyncIterator[Delta], requested: anyio.Event | None = None
 ) -> None:
-    """Cancel whoever waits for the next delta, once, and demand that it was heard."""
+    """Cancel a task that waits for the next delta, and demand that it ends as cancelled."""
     reading = asyncio.create_task(_next_content(stream))
-    if asked is not None:
-        asking = asyncio.create_task(asked.wait())
-        await asyncio.wait([reading, asking], timeout=TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
-        asking.cancel()
+    if requested is not None:
+        waiting = asyncio.create_task(requested.wait())
+        await asyncio.wait([reading, waiting], timeout=TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
     for _ in range(LOOP_TURNS):
         await asyncio.sleep(0)
     reading.cancel()
     done, _ = await asyncio.wait([reading], timeout=TIMEOUT)
     demand(done, f"it went on for {TIMEOUT:g} s after it was cancelled")
     if not reading.cancelled():
-        came = reading.exception() or reading.result()
-        raise AssertionError(f"cancelled while it waited, it gave {came!r}")
-    demand(asked is None or asked.is_set(), f"it asked for nothing within {TIMEOUT:g} s")
+        outcome = reading.exception() or reading.result()
+        raise AssertionError(f"cancelled while it waited, it gave {outcome!r}")
+    demand(requested is None or requested.is_set(), f"it sent no request within {TIMEOUT:g} s")
 
 
 async def _next_content(stream: AsyncIterator[Delta]) -> Delta | None:
@@ -52,7 +52,7 @@ async def _next_content(stream: AsyncIterator[Delta]) -> Delta | None:
 
 @case()
 async def cancelled_in_the_middle_it_lets_go(bench: Bench) -> None:
-    """Whoever is cancelled while an answer is being given has let go of the connection then."""
+    """A task that is cancelled during an answer has released its connection then."""
     async with bench.playing([say("Once upon"), hang()]) as subject:
         stream = subject.model.stream(ask())
         await until_content(stream)
@@ -63,20 +63,20 @@ async def cancelled_in_the_middle_it_lets_go(bench: Bench) -> None:
 
 @case()
 async def cancelled_before_the_answer_it_lets_go(bench: Bench) -> None:
-    """... and also when nothing has been said yet."""
-    asked = anyio.Event()
-    async with bench.playing([lambda request: asked.set(), hang()], say("Yes.")) as subject:
+    """A task that is cancelled before the first content has released its connection then."""
+    requested = anyio.Event()
+    async with bench.playing([lambda request: requested.set(), hang()], say("Yes.")) as subject:
         stream = subject.model.stream(ask())
-        await _cancel_while_reading(stream, asked)
+        await _cancel_while_reading(stream, requested)
         await close(stream)
         await demand_all_closed(subject)
         message = (await collect(subject.model, ask())).message
-        demand(message.text == "Yes.", f"asked again, it said {message.text!r}")
+        demand(message.text == "Yes.", f"the next answer is {message.text!r}")
 
 
 @case()
 async def closed_half_way_it_lets_go(bench: Bench) -> None:
-    """A stream that is closed half way has let go of its connection, and the next is answered."""
+    """A stream that is closed halfway releases its connection, and a new request is answered."""
     async with bench.playing([say("Once upon"), hang()], say("Yes.")) as subject:
         stream = subject.model.stream(ask())
         await until_content(stream)
@@ -84,12 +84,12 @@ async def closed_half_way_it_lets_go(bench: Bench) -> None:
             await close(stream)
         await demand_all_closed(subject)
         message = (await collect(subject.model, ask())).message
-        demand(message.text == "Yes.", f"asked again, it said {message.text!r}")
+        demand(message.text == "Yes.", f"the next answer is {message.text!r}")
 
 
 @case()
 async def read_to_its_end_it_lets_go(bench: Bench) -> None:
-    """A stream that came to its end holds nothing any more."""
+    """A stream that has ended keeps no connection open."""
     async with bench.playing(bench.rich()) as subject:
         _ = (await collect(subject.model, ask())).message
         await demand_all_closed(subject)
@@ -97,18 +97,18 @@ async def read_to_its_end_it_lets_go(bench: Bench) -> None:
 
 @case()
 async def two_streams_do_not_mix(bench: Bench) -> None:
-    """Two answers at once are two answers."""
+    """Two concurrent answers do not mix."""
     gate = anyio.Event()
     first = [say("one "), gate, say("three")]
     async with bench.playing(first, say("two", chunks=2)) as subject:
         stream = subject.model.stream(ask("The first?"))
-        heard = [await until_content(stream)]
+        deltas = [await until_content(stream)]
         between = (await collect(subject.model, ask("The second?"))).message
         gate.set()
-        heard += [delta async for delta in stream]
-        text = "".join(delta.text for delta in heard if isinstance(delta, TextDelta))
+        deltas += [delta async for delta in stream]
+        text = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
         demand((text, between.text) == ("one three", "two"), f"{text!r} and {between.text!r} came")
-        demand(any(isinstance(delta, Finished) for delta in heard), "the first did not finish")
+        demand(any(isinstance(delta, Finished) for delta in deltas), "the first did not finish")
         await demand_all_closed(subject)
 
 

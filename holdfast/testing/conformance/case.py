@@ -14,18 +14,18 @@ Check: TypeAlias = Callable[[Bench], Awaitable[None]]
 
 
 class Case(Struct, frozen=True):
-    """One demand. `str(case)` is its name, as pytest wants it for `ids=str`."""
+    """One requirement. `str(case)` is its name, as pytest wants it for `ids=str`."""
 
     name: str
     demand: str
-    """What every model has to do, in a sentence."""
+    """The requirement, as a sentence."""
     needs: frozenset[Feature]
     run: Check
     without: frozenset[Feature] = frozenset()
-    """What the model under test said it cannot do."""
+    """Features that the model under test does not have."""
 
     async def check(self, make: ModelFactory) -> None:
-        """Raise `AssertionError` unless the model that `make` gives meets the demand."""
+        """Raise `AssertionError` unless the model that `make` returns meets the requirement."""
         try:
             async with no_leaked_tasks():
                 await self.run(Bench(make, self.without))
@@ -37,7 +37,7 @@ class Case(Struct, frozen=True):
 
 
 def case(*needs: Feature) -> Callable[[Check], Case]:
-    """Make a case of a function: its name is the name, its docstring the demand."""
+    """Decorator that creates a case from a function: its name, and its docstring as requirement."""
 
     def made(check: Check) -> Case:
         demand = " ".join((check.__doc__ or "").split())

@@ -1,4 +1,4 @@
-"""Conformance cases: streams that end early."""
+"""Conformance cases: truncated streams, and errors."""
 
 from __future__ import annotations
 
@@ -20,50 +20,50 @@ from holdfast.testing.fake.faults import lost
 from holdfast.testing.script import ScriptItem, ScriptPlayer, cut, fail, say
 
 BROKEN_STREAM_KINDS: Final = frozenset({"stream_cut", "network", "timeout", "server"})
-"""What a stream may be said to have died of. All of them are worth another try."""
+"""Kinds of failure that a broken stream may have. All of them are retryable."""
 
 
 def _beginnings(answer: Sequence[ScriptItem]) -> Iterator[list[ScriptItem]]:
-    """Everything that may have been said of an answer before it broke off."""
-    said = [step for step in ScriptPlayer([list(answer)]).steps(0, ask()) if not callable(step)]
-    whole: list[ScriptItem] = [step for step in said if not isinstance(step, Finished)]
-    for length in range(len(whole) + 1):
-        yield whole[:length]
+    """Every beginning of an answer at which it can break off."""
+    steps = [step for step in ScriptPlayer([list(answer)]).steps(0, ask()) if not callable(step)]
+    content: list[ScriptItem] = [step for step in steps if not isinstance(step, Finished)]
+    for length in range(len(content) + 1):
+        yield content[:length]
 
 
-def _is_no_answer(heard: StreamRecord, said: Sequence[ScriptItem]) -> None:
-    after = f"after {said[-1]!r}" if said else "at the very beginning"
-    demand(heard.finished is None, f"Finished came, although the stream broke off {after}")
-    if heard.error is not None:
-        kind = heard.failure.kind
+def _demand_no_answer(record: StreamRecord, sent: Sequence[ScriptItem]) -> None:
+    after = f"after {sent[-1]!r}" if sent else "at the very beginning"
+    demand(record.finished is None, f"Finished came, although the stream broke off {after}")
+    if record.error is not None:
+        kind = record.failure.kind
         demand(
             kind in BROKEN_STREAM_KINDS,
-            f"broken off {after}, it was said to be {kind}: {heard.error!r}",
+            f"broken off {after}, its failure was of the kind {kind}: {record.error!r}",
         )
-        demand(heard.failure.retryable, f"broken off {after}, it may not be tried again")
+        demand(record.failure.retryable, f"broken off {after}, it may not be tried again")
 
 
 @case("cut")
 async def an_answer_that_was_cut_is_no_answer(bench: Bench) -> None:
-    """A stream that ends without its terminal event, wherever that is, brings no Finished."""
-    for said in _beginnings(bench.rich()):
-        _is_no_answer(await bench.collect([*said, cut()]), said)
+    """A stream that ends without its terminal event, wherever that is, yields no Finished."""
+    for beginning in _beginnings(bench.rich()):
+        _demand_no_answer(await bench.collect([*beginning, cut()]), beginning)
 
 
 @case("connection")
 async def a_lost_connection_is_no_answer(bench: Bench) -> None:
-    """A connection that is lost, wherever that is, brings no Finished and may be tried again."""
-    for said in _beginnings(bench.rich()):
-        heard = await bench.collect([*said, lost()])
-        _is_no_answer(heard, said)
-        demand(heard.error is not None, f"a connection lost after {said[-1:]} raised nothing")
+    """A connection that is lost, wherever that is, yields no Finished and a retryable failure."""
+    for beginning in _beginnings(bench.rich()):
+        record = await bench.collect([*beginning, lost()])
+        _demand_no_answer(record, beginning)
+        demand(record.error is not None, f"a connection lost after {beginning[-1:]} raised nothing")
 
 
 @case("cut")
 async def what_came_before_a_cut_is_not_lost(bench: Bench) -> None:
-    """What was said before a stream broke off has been yielded: people may have read it."""
-    heard = await bench.collect([say("Half an ans"), cut()])
-    text = "".join(delta.text for delta in heard.deltas if isinstance(delta, TextDelta))
+    """Deltas before a stream broke off have been yielded: people may have read them."""
+    record = await bench.collect([say("Half an ans"), cut()])
+    text = "".join(delta.text for delta in record.deltas if isinstance(delta, TextDelta))
     demand(text == "Half an ans", f"only {text!r} was yielded")
 
 
@@ -83,22 +83,22 @@ REFUSALS: Final[tuple[tuple[ScriptItem, tuple[FailureKind, ...]], ...]] = (
         ("context_overflow",),
     ),
 )
-"""Each with the kinds that it may be taken for."""
+"""Refusals, each with the kinds of failure that are accepted for it."""
 
 
 @case()
 async def a_refusal_says_what_it_is(bench: Bench) -> None:
-    """A request that is refused raises, with the kind of failure that it is, and yields nothing."""
+    """A refused request raises an error of the right kind, and yields nothing."""
     for refusal, kinds in REFUSALS:
-        heard = await bench.collect(refusal)
-        demand(not heard.content, f"before it failed ({kinds[0]}) it yielded {heard.content}")
-        kind = heard.failure.kind
-        demand(kind in kinds, f"{kinds[0]} was taken for {kind}: {heard.error!r}")
+        record = await bench.collect(refusal)
+        demand(not record.content, f"before it failed ({kinds[0]}) it yielded {record.content}")
+        kind = record.failure.kind
+        demand(kind in kinds, f"{kinds[0]} was taken for {kind}: {record.error!r}")
 
 
 @case()
 async def a_rate_limit_says_when_to_come_back(bench: Bench) -> None:
-    """How long a provider asks us to wait is passed on."""
+    """The wait that a provider asks for is passed on."""
     failure = (await bench.collect(fail("Slow down.", status=429, retry_after=17))).failure
     demand(failure.kind == "rate_limit", f"the failure is {failure}")
     demand(failure.retry_after == 17, f"17 seconds became {failure.retry_after}")
@@ -106,28 +106,28 @@ async def a_rate_limit_says_when_to_come_back(bench: Bench) -> None:
 
 @case("failures_inside")
 async def a_failure_inside_the_stream_raises(bench: Bench) -> None:
-    """A provider that fails in the middle of an answer is no end of it."""
+    """An error of the provider inside a stream is raised, and does not finish the answer."""
     kinds: tuple[tuple[int, FailureKind], ...] = (
         (529, "overloaded"),
         (429, "rate_limit"),
         (500, "server"),
     )
     for status, kind in kinds:
-        heard = await bench.collect([say("Half an ans"), fail("Sorry.", status=status)])
-        said: list[Delta] = heard.content[:1]
-        demand(said == [TextDelta("Half an ans")], f"before it failed it yielded {heard.content}")
-        demand(heard.finished is None, "Finished came, although the provider failed")
-        failure = heard.failure
-        demand(failure.retryable, f"{kind} was taken for {failure.kind}: {heard.error!r}")
+        record = await bench.collect([say("Half an ans"), fail("Sorry.", status=status)])
+        first: list[Delta] = record.content[:1]
+        demand(first == [TextDelta("Half an ans")], f"before it failed it yielded {record.content}")
+        demand(record.finished is None, "Finished came, although the provider failed")
+        failure = record.failure
+        demand(failure.retryable, f"{kind} was taken for {failure.kind}: {record.error!r}")
 
 
 @case()
 async def a_failed_request_is_not_tried_again(bench: Bench) -> None:
-    """A model asks once: whether to ask again is for the loop to decide."""
+    """A model sends a request once: the loop decides about retries."""
     async with bench.playing(fail(status=503), say("Too late.")) as subject:
-        heard = await collect(subject.model, ask())
-        demand(heard.error is not None, f"it asked again, and brought {heard.deltas}")
-        _ = heard.failure
+        record = await collect(subject.model, ask())
+        demand(record.error is not None, f"it sent the request again, and yielded {record.deltas}")
+        _ = record.failure
         if subject.sent is not None:
             demand(len(subject.sent()) == 1, f"it sent {len(subject.sent())} requests")
         await demand_all_closed(subject)
@@ -135,12 +135,12 @@ async def a_failed_request_is_not_tried_again(bench: Bench) -> None:
 
 @case()
 async def a_model_answers_after_a_failure(bench: Bench) -> None:
-    """A failure leaves nothing behind that the next request would suffer from."""
+    """A failure does not affect the next request."""
     async with bench.playing(fail(status=500), [say("Half"), cut()], say("Here I am.")) as subject:
         for _ in range(2):
             await collect(subject.model, ask())
         message = (await collect(subject.model, ask())).message
-        demand(message.text == "Here I am.", f"after two failures it said {message.text!r}")
+        demand(message.text == "Here I am.", f"after two failures the answer is {message.text!r}")
         await demand_all_closed(subject)
 
 

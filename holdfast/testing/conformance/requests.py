@@ -1,4 +1,4 @@
-"""Conformance cases: a request is sent completely, deterministically, and unchanged."""
+"""Conformance cases: a request is sent completely, deterministically, and without being changed."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ PIXEL: Final = bytes.fromhex(
 SYSTEM: Final = (Block("You are terse.", cache=True), Block("Today is Monday."))
 
 
-def _foreign() -> tuple[Message, ...]:
-    """A step of somebody else's, with all that they leave in a history."""
+def _foreign_step() -> tuple[Message, ...]:
+    """A step of another provider, with everything that it can leave in a history."""
     parts = (
         Reasoning("They thought this.", "bm90LXlvdXJz", metadata={"other": {"id": "rs_1"}}),
         Text("Let me look.", metadata={"other": {"id": "msg_1"}}),
@@ -84,7 +84,7 @@ def everything() -> Request:
                 checkpoint=Checkpoint(2, 2, 900, 90),
             ),
             Message("user", (Text("Look:"), image, page, unread, elsewhere), "prompt"),
-            *_foreign(),
+            *_foreign_step(),
             Message("assistant", (Text("A tre"),), "answer", finish="interrupted", model="other:m"),
             Message("user", (Text("[The user interrupted.]"),), "marker", "model"),
             injected("Go on."),
@@ -97,29 +97,29 @@ def everything() -> Request:
     )
 
 
-async def _replies(bench: Bench, request: Request) -> None:
+async def _demand_answer(bench: Bench, request: Request) -> None:
     message = await bench.answer(say("Well."), request)
     demand(message.text == "Well.", f"it answered {message.text!r}")
 
 
 @case()
 async def any_history_is_accepted(bench: Bench) -> None:
-    """Whatever the loop may have in a history can be sent: nothing in it is refused."""
-    await _replies(bench, everything())
+    """Every history that the loop can produce can be sent: no part of it is refused."""
+    await _demand_answer(bench, everything())
 
 
 @case()
 async def settings_are_accepted(bench: Bench) -> None:
-    """Settings that a provider does not know are left out, and not refused."""
-    given = (
+    """Settings that a provider does not know are left out, not refused."""
+    variants = (
         Settings(temperature=0.5, presence_penalty=0.1, frequency_penalty=0.1),
         Settings(top_p=0.9, top_k=40, max_output_tokens=2_000),
         Settings(options={"other": {"not": "yours"}}),
     )
-    for settings in given:
-        await _replies(bench, Request(messages=ask().messages, settings=settings))
+    for settings in variants:
+        await _demand_answer(bench, Request(messages=ask().messages, settings=settings))
     for effort in ("none", "minimal", "low", "medium", "high", "xhigh", "max"):
-        await _replies(
+        await _demand_answer(
             bench,
             Request(system=SYSTEM, messages=ask().messages, tools=(LOOK_TOOL,), effort=effort),
         )
@@ -127,7 +127,7 @@ async def settings_are_accepted(bench: Bench) -> None:
 
 @case()
 async def a_shape_is_accepted(bench: Bench) -> None:
-    """An answer may be asked for in a shape, with tools or without."""
+    """An answer in a given shape can be requested, with tools or without."""
     shape = Shape(
         {
             "type": "object",
@@ -143,34 +143,34 @@ async def a_shape_is_accepted(bench: Bench) -> None:
 
 @case()
 async def an_unknown_provider_tool_is_no_error(bench: Bench) -> None:
-    """A tool that this provider does not have is left out: another one may have it."""
+    """A tool that this provider does not have is left out: another provider may have it."""
     tools = (ProviderTool("no_such_tool"), ProviderTool("web_search", {"max_uses": 3}))
-    await _replies(bench, Request(messages=ask().messages, provider_tools=tools))
+    await _demand_answer(bench, Request(messages=ask().messages, provider_tools=tools))
 
 
 @case()
 async def text_that_is_no_unicode_can_be_sent(bench: Bench) -> None:
-    """A lone surrogate or a NUL, as in a file's name, does not keep a history from being sent."""
+    """A single surrogate or a NUL, as in a file's name, does not make a history unsendable."""
     odd = "caf\udce9 \x00 \ud83d"
-    written = ToolCall("call_a", "look", '{"what": "caf\udce9"}')
-    answer = Message("assistant", (Text(odd), written), "answer")
+    call = ToolCall("call_a", "look", '{"what": "caf\udce9"}')
+    answer = Message("assistant", (Text(odd), call), "answer")
     result = results_message([ToolResult("call_a", "look", (Text(odd),))])
-    await _replies(bench, ask(odd, user_message(odd), answer, result))
+    await _demand_answer(bench, ask(odd, user_message(odd), answer, result))
 
 
 @case()
 async def a_request_is_left_as_it_was(bench: Bench) -> None:
-    """What is sent is a copy: the caller's values stay as they are."""
+    """The caller's request is not changed when it is sent."""
     request = everything()
     before = encode(request.messages), encode(request.tools), encode(request.system)
-    await _replies(bench, request)
+    await _demand_answer(bench, request)
     after = encode(request.messages), encode(request.tools), encode(request.system)
     demand(before == after, "the request was changed while it was being sent")
 
 
 @case()
 async def the_same_request_gives_the_same_bytes(bench: Bench) -> None:
-    """Two requests that are equal are the same on the wire, so that a provider's cache finds it."""
+    """Equal requests are the same bytes on the wire, so that a provider's cache finds them."""
     async with bench.playing(say("Well."), say("Well.")) as subject:
         for _ in range(2):
             _ = (await collect(subject.model, everything())).message
@@ -183,7 +183,7 @@ async def the_same_request_gives_the_same_bytes(bench: Bench) -> None:
 
 
 async def _first_turn(bench: Bench, subject: Subject) -> tuple[Message, ...]:
-    """A prompt, this model's own answer to it, and the results."""
+    """A prompt, this model's answer to it, and the results."""
     answer = (await collect(subject.model, ask())).message
     results = [
         ToolResult(call.id, call.tool, (Text(f"seen: number {number}"),))
@@ -194,32 +194,32 @@ async def _first_turn(bench: Bench, subject: Subject) -> tuple[Message, ...]:
 
 @case()
 async def an_answer_can_be_replayed(bench: Bench) -> None:
-    """A model takes its own answer back, with the results of its calls, and answers again."""
+    """A model accepts its own answer with the results of its calls, and answers again."""
     async with bench.playing(bench.rich(), say("A tree.")) as subject:
         history = await _first_turn(bench, subject)
         request = Request(messages=history, tools=(LOOK_TOOL,))
         message = (await collect(subject.model, request)).message
         demand(message.text == "A tree.", f"the second answer is {message.text!r}")
         if subject.sent is not None:
-            _says_all_of(subject.sent()[-1], history)
+            _demand_all_in_body(subject.sent()[-1], history)
 
 
-def _says_all_of(body: bytes, history: tuple[Message, ...]) -> None:
+def _demand_all_in_body(body: bytes, history: tuple[Message, ...]) -> None:
     for part in history[1].parts:
         if isinstance(part, Text):
-            demand(_within(part.text, body), f"{part.text!r} is not in {body!r}")
+            demand(_contains_text(part.text, body), f"{part.text!r} is not in {body!r}")
         if isinstance(part, Reasoning) and part.signature:
             demand(part.signature.encode() in body, f"{part.signature} is not in {body!r}")
         if isinstance(part, ToolCall):
             demand(part.tool.encode() in body, f"{part.tool} is not in {body!r}")
             for value in msgspec.json.decode(part.arguments).values():
-                demand(_within(value, body), f"{value!r} is not in {body!r}")
+                demand(_contains_text(value, body), f"{value!r} is not in {body!r}")
     for result in history[2].results:
-        demand(_within(result.text, body), f"{result.text!r} is not in {body!r}")
+        demand(_contains_text(result.text, body), f"{result.text!r} is not in {body!r}")
 
 
-def _within(text: str, body: bytes) -> bool:
-    """Whether JSON has this text in it, in either of the ways in which it may be spelled."""
+def _contains_text(text: str, body: bytes) -> bool:
+    """Whether JSON contains a text, plain or with escapes."""
     plain = encode(text)[1:-1]
     escaped = "".join(
         char if ord(char) < 128 else _escape(char) for char in plain.decode()
@@ -234,12 +234,13 @@ def _escape(char: str) -> str:
 
 @case()
 async def storing_an_answer_changes_nothing(bench: Bench) -> None:
-    """An answer that was stored and read back is replayed exactly as one that was not."""
+    """An answer that was stored and loaded is replayed exactly like one that was not."""
     async with bench.playing(bench.rich(), say("Yes."), say("Yes.")) as subject:
         history = await _first_turn(bench, subject)
         stored = load(dump(history))
         demand(
-            described(stored[1]) == described(history[1]), f"stored, it says {described(stored[1])}"
+            described(stored[1]) == described(history[1]),
+            f"once stored, it is {described(stored[1])}",
         )
         for messages in (history, stored):
             _ = (
@@ -252,9 +253,9 @@ async def storing_an_answer_changes_nothing(bench: Bench) -> None:
 
 @case("exact_arguments")
 async def bad_arguments_can_be_replayed(bench: Bench) -> None:
-    """A call whose arguments are no JSON is replayed with what the model wrote."""
-    written = '{"what": "never clo'
-    async with bench.playing(call_raw("look", written, id="call_a"), say("Sorry.")) as subject:
+    """A call whose arguments are not JSON is replayed with the text that the model wrote."""
+    text = '{"what": "never clo'
+    async with bench.playing(call_raw("look", text, id="call_a"), say("Sorry.")) as subject:
         history = await _first_turn(bench, subject)
         message = (
             await collect(subject.model, Request(messages=history, tools=(LOOK_TOOL,)))
@@ -266,7 +267,7 @@ async def bad_arguments_can_be_replayed(bench: Bench) -> None:
 
 @case()
 async def a_model_says_its_name(bench: Bench) -> None:
-    """A model's name is `provider:model`, and its window is a number or unknown."""
+    """A model's name is `provider:model`, and its window is a positive number or None."""
     async with bench.playing(say("Yes.")) as subject:
         name, window = subject.model.name, subject.model.window
         provider, _, rest = name.partition(":")

@@ -1,9 +1,9 @@
 """The Anthropic Messages API of the fake provider.
 
-What only this protocol has stands in a script as it stands in a message: `PartEnded(signature)`
-behind reasoning, `PartEnded(metadata={"anthropic": {"citations": […]}})` behind text, and
-`PartAdded` of a call, a result or reasoning whose metadata has the block. A script that finishes
-with `metadata={"anthropic": {"stop_reason": "pause_turn"}}` stops for that reason.
+Scripts express what only this protocol has in the form of a message's parts: `PartEnded(signature)`
+after reasoning, `PartEnded(metadata={"anthropic": {"citations": […]}})` after text, and `PartAdded`
+of a call, a result or reasoning with the block in its metadata. `finish` with
+`metadata={"anthropic": {"stop_reason": "pause_turn"}}` sends that stop reason.
 """
 
 from __future__ import annotations
@@ -57,10 +57,11 @@ ERROR_TYPES: Final[Mapping[int, str]] = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-"""What an error is called that the script gives only a status."""
+"""Error types by status, for errors without a code."""
 
 
 def refusal(problem: Problem) -> bytes:
+    """Body of a refusal."""
     return msgspec.json.encode({**_error(problem), "request_id": "req_fake"})
 
 
@@ -71,14 +72,14 @@ def _error(problem: Problem) -> dict[str, Any]:
 
 
 class AnthropicEncoder:
-    """One answer. A block is open from its first piece until something else is said."""
+    """Encodes one answer. A block is open from its first piece until other content follows."""
 
     def __init__(self, received: ReceivedRequest, usage: Usage | None) -> None:
         self._received = received
         self._usage = usage or Usage()
         self._blocks = 0
         self._open: tuple[str, int] | None = None
-        """What kind of block is being spoken, and its number. A call's is in `_calls`."""
+        """Type and index of the open block. Open calls are in `_calls`."""
         self._calls: dict[str, int] = {}
 
     def opening(self) -> Iterator[bytes]:
@@ -111,7 +112,7 @@ class AnthropicEncoder:
             case ReasoningDelta(text):
                 return self._piece("thinking", {"type": "thinking_delta", "thinking": text})
             case PartEnded(signature, metadata):
-                return self._part_ended(signature, _note(metadata))
+                return self._part_ended(signature, _own_metadata(metadata))
             case CallStarted(id, tool, provider_executed):
                 kind = "server_tool_use" if provider_executed else "tool_use"
                 return self._call(id, {"type": kind, "id": id, "name": tool, "input": {}})
@@ -127,7 +128,7 @@ class AnthropicEncoder:
             case Ping():
                 return [_event("ping")]
             case _:
-                return []  # this protocol has no word for it
+                return []  # this protocol has no event for it
 
     # --- blocks ---
 
@@ -153,8 +154,8 @@ class AnthropicEncoder:
         self._calls[id] = self._blocks - 1
 
     def _part(self, part: Part) -> Iterator[bytes]:
-        """What comes whole."""
-        note = _note(part.metadata)
+        """Encode a part that is not streamed."""
+        note = _own_metadata(part.metadata)
         match part:
             case Text(text=text):
                 yield from self._close()
@@ -173,7 +174,7 @@ class AnthropicEncoder:
                 yield from self._part_ended(None, {"citations": [_citation(url, title)]})
             case ToolResult() | Reasoning():
                 yield from self._close()
-                block = note["block"] if "block" in note else _searched(part)
+                block = note["block"] if "block" in note else _default_result_block(part)
                 yield self._start(block)
                 yield _stop(self._blocks - 1)
             case _:
@@ -195,9 +196,9 @@ class AnthropicEncoder:
 
     def _finish(self, finished: Finished) -> Iterator[bytes]:
         yield from self._close()
-        for index in self._calls.values():  # the real one closes also what it could not finish
+        for index in self._calls.values():  # the real API also closes incomplete calls
             yield _stop(index)
-        note = _note(finished.metadata)
+        note = _own_metadata(finished.metadata)
         delta = {
             "stop_reason": note.get("stop_reason") or STOP_REASONS.get(finished.finish, "end_turn"),
             "stop_sequence": note.get("stop_sequence"),
@@ -220,7 +221,7 @@ def _stop(index: int) -> bytes:
     return _event("content_block_stop", index=index)
 
 
-def _note(metadata: Metadata | None) -> Mapping[str, Any]:
+def _own_metadata(metadata: Metadata | None) -> Mapping[str, Any]:
     note = (metadata or {}).get("anthropic")
     return note if isinstance(note, Mapping) else {}
 
@@ -235,15 +236,15 @@ def _citation(url: str, title: str | None) -> dict[str, Any]:
     }
 
 
-def _searched(part: Part) -> dict[str, Any]:
-    """The result of a tool that the provider ran, when the script does not say how it looks."""
+def _default_result_block(part: Part) -> dict[str, Any]:
+    """Default block of a provider's tool result, if the script has none."""
     if not isinstance(part, ToolResult):
         raise TypeError("reasoning without text needs its block in the metadata")
-    found = {"type": "web_search_result", "url": "https://fake.example", "title": part.text}
+    result = {"type": "web_search_result", "url": "https://fake.example", "title": part.text}
     return {
         "type": f"{part.tool}_tool_result",
         "tool_use_id": part.call_id,
-        "content": [{**found, "encrypted_content": "fake", "page_age": None}],
+        "content": [{**result, "encrypted_content": "fake", "page_age": None}],
     }
 
 

@@ -1,4 +1,4 @@
-"""The interface of a protocol for a fake provider; one file per protocol implements it."""
+"""Interface of a protocol for a fake provider; one module per protocol implements it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Problem(Struct, frozen=True):
     message: str
     status: int = 400
     code: str | None = None
-    """The protocol's error code; None: the one of the status."""
+    """Error code of the protocol; None: the one of the status."""
 
 
 class InvalidRequest(Exception):
@@ -72,17 +72,18 @@ class AnswerEncoder(Protocol):
 
 
 class FakeDialect(Struct, frozen=True):
-    """A protocol as implemented by a fake."""
+    """A protocol as a fake provider implements it."""
 
     problem: Callable[[ReceivedRequest], Problem | None]
-    """The real provider's objection to a request, or None."""
+    """Checks a request as the real provider does; None if it is valid."""
     refusal: Callable[[Problem], bytes]
     """Encodes the body of a refusal."""
     encoder: Callable[[ReceivedRequest, Usage | None], AnswerEncoder]
-    """Creates the speaker of one answer, with the usage it will report."""
+    """Creates the encoder of one answer, with the usage it will report."""
 
 
 def problem_of(error: ProviderError) -> Problem:
+    """The problem that a scripted error stands for."""
     return Problem(error.message, error.status or 500, error.code)
 
 

@@ -2,10 +2,10 @@
 
     FakeProvider("anthropic", [[say("Half an ans"), lost()], respond(529), say("The answer.")])
 
-What stands before `opens()`, or before the first thing that is said, happens before the headers
-are sent: `pause(5)` first is a slow beginning, `[opens(), pause(5), …]` a slow first token.
-`fail(…)` before that is a refusal, later an error inside the stream. `cut()` ends the stream
-politely, without its terminal event.
+Items before `opens()`, or before the first content, happen before the headers are sent: a first
+item `pause(5)` delays the response, `[opens(), pause(5), …]` delays the first token. There,
+`fail(…)` is a refusal; later it is an error inside the stream. `cut()` ends the stream without an
+error and without its terminal event.
 """
 
 from __future__ import annotations
@@ -20,37 +20,45 @@ from holdfast.testing.script import Fault
 
 
 class OpenResponse(Fault, frozen=True):
-    """The headers, and what the protocol begins an answer with."""
+    """Send the headers, and the first events of the protocol."""
 
 
 class FixedResponse(Fault, frozen=True):
+    """Send this response, whatever the protocol is."""
+
     status: int
     body: bytes
     headers: Mapping[str, str]
 
 
 class LostConnection(Fault, frozen=True):
-    """The connection breaks, without an end."""
+    """Break the connection, without an end of the response."""
 
 
 class RawBytes(Fault, frozen=True):
+    """Send these bytes inside the stream."""
+
     data: bytes
 
 
 class Garbled(Fault, frozen=True):
-    """The next event that has JSON is cut off in the middle of it, and is an event all the same."""
+    """Send the next event with truncated JSON, as a complete event."""
 
 
 class Swapped(Fault, frozen=True):
-    """The next two events come in the wrong order."""
+    """Send the next two events in the wrong order."""
 
 
 class Dripping(Fault, frozen=True):
+    """Send the rest in pieces of `size` bytes, with pauses."""
+
     size: int
     seconds: float
 
 
 class Endless(Fault, frozen=True):
+    """Repeat a delta forever, with pauses."""
+
     delta: Delta
     seconds: float
 
@@ -61,7 +69,10 @@ def opens() -> Fault:
 
 
 def respond(status: int, body: Any = b"", headers: Mapping[str, str] | None = None) -> Fault:
-    """Exactly this answer, whatever the protocol would say. A body that is no bytes is JSON."""
+    """Send exactly this response, whatever the protocol is.
+
+    A body that is not bytes or text becomes JSON.
+    """
     if isinstance(body, str):
         body = body.encode()
     if not isinstance(body, bytes):
@@ -71,12 +82,12 @@ def respond(status: int, body: Any = b"", headers: Mapping[str, str] | None = No
 
 
 def lost() -> Fault:
-    """Break the connection: what has been sent arrives, and nothing ends it."""
+    """Break the connection. What was sent before arrives, without an end."""
     return LostConnection()
 
 
 def raw(data: bytes | str) -> Fault:
-    """These bytes, in the middle of the stream."""
+    """Send these bytes inside the stream."""
     return RawBytes(data.encode() if isinstance(data, str) else data)
 
 
@@ -91,12 +102,12 @@ def swapped() -> Fault:
 
 
 def dripping(size: int = 1, seconds: float = 0.0) -> Fault:
-    """From here on, send this many bytes at a time, with a pause between."""
+    """Send the rest in pieces of `size` bytes, with a pause before each."""
     if size < 1:
         raise ValueError(f"size is {size}: use at least 1")
     return Dripping(size, seconds)
 
 
 def endless(delta: Delta, seconds: float = 0.0) -> Fault:
-    """Say this again and again, and never stop."""
+    """Repeat this delta forever."""
     return Endless(delta, seconds)

@@ -40,8 +40,8 @@ from holdfast.testing.fake.google_rules import (
 )
 
 FAKE_SIGNATURE: Final = "c2lnbmVkIGJ5IGEgZmFrZQ=="
-"""Put on the first call of an answer where the real one signs it and the script does not."""
-_REASONS: Final = {
+"""Signature of the first call of an answer, if the real API signs it and the script does not."""
+_FINISH_REASONS: Final = {
     "stop": "STOP",
     "tool_calls": "STOP",
     "length": "MAX_TOKENS",
@@ -54,6 +54,7 @@ _TOOL_TYPES: Final = {"web_search": "GOOGLE_SEARCH_WEB", "web_fetch": "URL_CONTE
 
 
 def refusal(problem: Problem) -> bytes:
+    """Body of a refusal."""
     return msgspec.json.encode({"error": _error(problem)})
 
 
@@ -69,10 +70,12 @@ def _error(problem: Problem) -> JsonObject:
 
 
 class GoogleEncoder:
-    """Says one answer. Calls are said whole, when they are complete: the API does not stream them.
+    """Encodes one answer.
 
-    Metadata under `google` is said as it stands: `thoughtSignature` beside a part, `part` in place
-    of one, and with `Finished` whatever a candidate can have (`finishReason`, `groundingMetadata`).
+    Calls are sent whole, when they are complete: the API does not stream them.
+
+    Metadata under `google` is sent unchanged: `thoughtSignature` with a part, `part` in place of
+    one, and in `Finished` any field of a candidate (`finishReason`, `groundingMetadata`).
     """
 
     def __init__(self, received: ReceivedRequest, usage: Usage | None) -> None:
@@ -80,8 +83,8 @@ class GoogleEncoder:
         self._usage = usage
         self._open = "text"
         self._calls: dict[str, tuple[CallStarted, list[str]]] = {}
-        self._signs = demands_signatures(self._model)
-        """Whether the first call is still to come, and has to be signed."""
+        self._first_call_needs_signature = demands_signatures(self._model)
+        """Whether the first call has not been sent yet, and must be signed."""
         self._malformed = False
         self._sources: list[Source] = []
 
@@ -97,22 +100,22 @@ class GoogleEncoder:
                 self._open = "thought"
                 return self._parts({"text": text, "thought": True})
             case PartEnded(signature, metadata):
-                return self._ended(signature, _own(metadata))
+                return self._part_ended(signature, _own_metadata(metadata))
             case CallStarted(call_id):
                 self._calls[call_id] = (delta, [])
             case ArgumentsDelta(call_id, text):
                 self._calls[call_id][1].append(text)
             case CallEnded(call_id, metadata):
                 started, pieces = self._calls.pop(call_id)
-                return self._call(started, "".join(pieces), _own(metadata))
+                return self._call(started, "".join(pieces), _own_metadata(metadata))
             case PartAdded(part):
                 return self._part(part)
             case Ping():
-                return [self._chunk({})]  # there are no pings: a chunk that says nothing
+                return [self._chunk({})]  # there are no pings: an empty chunk
             case Finished():
                 return self._finish(delta)
             case _:
-                pass  # our own, for people
+                pass  # not sent by providers
         return ()
 
     def failure(self, problem: Problem) -> Iterable[bytes]:
@@ -120,7 +123,7 @@ class GoogleEncoder:
 
     # --- Parts ---
 
-    def _ended(self, signature: str | None, own: Metadata) -> Iterable[bytes]:
+    def _part_ended(self, signature: str | None, own: Metadata) -> Iterable[bytes]:
         signature = signature or own.get("thoughtSignature")
         if "part" in own:
             return self._parts(dict(own["part"]))
@@ -135,18 +138,20 @@ class GoogleEncoder:
         try:
             arguments = msgspec.json.decode(text or "{}", type=dict)
         except (ValueError, RecursionError):
-            self._malformed = True  # the API reads what a model writes, and gives up on this
+            self._malformed = True  # the API parses arguments, and fails on these
             return ()
         id = {"id": started.call_id} if started.call_id else {}
         if started.provider_executed and started.tool == "code_execution":
             code = {"language": "PYTHON", "code": "", **arguments, **id}
-            return self._parts({"executableCode": code, **_signed(own)})
+            return self._parts({"executableCode": code, **_signature_of(own)})
         if started.provider_executed:
             kind = _TOOL_TYPES.get(started.tool, started.tool.upper())
             call = {**id, "toolType": kind, "args": arguments}
-            return self._parts({"toolCall": call, **_signed(own)})
-        signed = _signed(own) or ({"thoughtSignature": FAKE_SIGNATURE} if self._signs else {})
-        self._signs = False
+            return self._parts({"toolCall": call, **_signature_of(own)})
+        signed = _signature_of(own) or (
+            {"thoughtSignature": FAKE_SIGNATURE} if self._first_call_needs_signature else {}
+        )
+        self._first_call_needs_signature = False
         call = {"name": started.tool, "args": msgspec.Raw((text or "{}").encode()), **id}
         return self._parts({"functionCall": call, **signed})
 
@@ -156,20 +161,23 @@ class GoogleEncoder:
                 self._sources.append(part)
                 return ()
             case Text(text=text, metadata=metadata):
-                return self._parts({"text": text, **_signed(_own(metadata))})
+                return self._parts({"text": text, **_signature_of(_own_metadata(metadata))})
             case Reasoning(text=text, signature=signature):
                 signed = {"thoughtSignature": signature} if signature else {}
                 return self._parts({"text": text, "thought": True, **signed})
             case ToolCall():
                 started = CallStarted(part.id, part.tool, part.provider_executed)
-                return self._call(started, part.arguments, _own(part.metadata))
+                return self._call(started, part.arguments, _own_metadata(part.metadata))
             case ToolResult():
                 return self._parts(_result(part))
             case File(media_type, _, data, ref, metadata):
                 inline = {"inlineData": {"mimeType": media_type, "data": data}}
                 where = {"fileData": {"mimeType": media_type, "fileUri": ref}}
                 return self._parts(
-                    {**(where if data is None else inline), **_signed(_own(metadata))}
+                    {
+                        **(where if data is None else inline),
+                        **_signature_of(_own_metadata(metadata)),
+                    }
                 )
             case _:
                 return ()
@@ -182,19 +190,19 @@ class GoogleEncoder:
     def _candidate(self, parts: list[JsonObject], rest: JsonObject) -> JsonObject:
         return {"content": {"parts": parts, "role": "model"}, "index": 0, **rest}
 
-    def _chunk(self, said: JsonObject, usage: JsonObject | None = None) -> bytes:
-        if usage is None and self._usage is not None:  # nothing is written yet
+    def _chunk(self, content: JsonObject, usage: JsonObject | None = None) -> bytes:
+        if usage is None and self._usage is not None:  # no output yet
             usage = _usage(Usage(self._usage.input, cache_read=self._usage.cache_read))
-        counted = {"usageMetadata": usage} if usage else {}
+        usage_fields = {"usageMetadata": usage} if usage else {}
         about = {"modelVersion": self._model, "responseId": "fake-response"}
-        return event({**said, **counted, **about})
+        return event({**content, **usage_fields, **about})
 
     def _finish(self, delta: Finished) -> Iterable[bytes]:
-        own = dict(_own(delta.metadata))
+        own = dict(_own_metadata(delta.metadata))
         usage = None if delta.usage is None else _usage(delta.usage)
         if "promptFeedback" in own:
             return [self._chunk({"promptFeedback": own["promptFeedback"]}, usage)]
-        rest: JsonObject = {"finishReason": _REASONS[delta.finish], **own}
+        rest: JsonObject = {"finishReason": _FINISH_REASONS[delta.finish], **own}
         if self._malformed:
             rest["finishReason"] = "MALFORMED_FUNCTION_CALL"
         if self._sources:
@@ -202,17 +210,17 @@ class GoogleEncoder:
         return [self._chunk({"candidates": [self._candidate([{"text": ""}], rest)]}, usage)]
 
 
-def _own(metadata: Metadata | None) -> Metadata:
+def _own_metadata(metadata: Metadata | None) -> Metadata:
     own = (metadata or {}).get("google")
     return own if isinstance(own, Mapping) else {}
 
 
-def _signed(own: Metadata) -> JsonObject:
+def _signature_of(own: Metadata) -> JsonObject:
     return {"thoughtSignature": own["thoughtSignature"]} if "thoughtSignature" in own else {}
 
 
 def _result(result: ToolResult) -> JsonObject:
-    own = _own(result.metadata)
+    own = _own_metadata(result.metadata)
     if "part" in own:
         return dict(own["part"])
     id = {"id": result.call_id} if result.call_id else {}

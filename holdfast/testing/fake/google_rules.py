@@ -1,4 +1,4 @@
-"""Request checks of the Gemini API, as far as the fake knows them."""
+"""Request checks of the Gemini API, as far as its rules are known."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ RPC_STATUSES: Final = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-"""The words of google.rpc that go with a status."""
+"""Status words of google.rpc by HTTP status."""
 
 _PATH: Final = re.compile(r"/v1(?:alpha|beta)?/(?:models|tunedModels)/([^/:]+):(\w+)$")
-_NEW: Final = re.compile(r"gemini-(?:[3-9]|\d\d)")
-_OLD: Final = re.compile(r"gemini-[12]\b")
-_THOUGHTLESS: Final = re.compile(r"gemini-(?:1|2\.0|2\.5-.*(?:image|tts))\b")
-_QUIET: Final = re.compile(r"gemini-2\.5-flash-lite")
-"""Thinks only when it is told to."""
-_PENSIVE: Final = re.compile(r"gemini-2\.5-pro")
-"""Cannot be told not to think."""
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}$")
-_BYTES: Final = re.compile(r"[A-Za-z0-9+/_-]*={0,2}$")
+_NEW_MODELS: Final = re.compile(r"gemini-(?:[3-9]|\d\d)")
+_OLD_MODELS: Final = re.compile(r"gemini-[12]\b")
+_NON_REASONING_MODELS: Final = re.compile(r"gemini-(?:1|2\.0|2\.5-.*(?:image|tts))\b")
+_THINKS_ON_REQUEST_MODELS: Final = re.compile(r"gemini-2\.5-flash-lite")
+"""Models that think only on request."""
+_ALWAYS_THINKING_MODELS: Final = re.compile(r"gemini-2\.5-pro")
+"""Models that cannot stop thinking."""
+_FUNCTION_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}$")
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]*={0,2}$")
 
 
 def _words(text: str) -> frozenset[str]:
@@ -45,42 +45,47 @@ ERROR_REASONS: Final = _words(
     "ACCESS_TOKEN_EXPIRED API_KEY_EXPIRED API_KEY_INVALID API_KEY_SERVICE_BLOCKED BILLING_DISABLED "
     "CONSUMER_INVALID CONSUMER_SUSPENDED CREDENTIALS_MISSING RATE_LIMIT_EXCEEDED SERVICE_DISABLED"
 )
-"""Words that stand in the details of an error, beside its status."""
-_BODY: Final = _words(
+"""Reasons in the details of an error, in addition to its status."""
+_BODY_FIELDS: Final = _words(
     "cachedContent contents generationConfig labels model safetySettings serviceTier store "
     "systemInstruction toolConfig tools"
 )
-_CONFIG: Final = _words(
+_CONFIG_FIELDS: Final = _words(
     "candidateCount enableEnhancedCivicAnswers frequencyPenalty imageConfig logprobs "
     "maxOutputTokens mediaResolution presencePenalty responseJsonSchema responseLogprobs "
     "responseMimeType responseModalities responseSchema seed speechConfig stopSequences "
     "temperature thinkingConfig topK topP"
 )
-_TOOL: Final = _words(
+_TOOL_FIELDS: Final = _words(
     "codeExecution computerUse fileSearch functionDeclarations googleMaps googleSearch "
     "googleSearchRetrieval mcpServers urlContext"
 )
-_TOOL_CONFIG: Final = _words(
+_TOOL_CONFIG_FIELDS: Final = _words(
     "functionCallingConfig includeServerSideToolInvocations retrievalConfig"
 )
-_FUNCTION: Final = _words(
+_FUNCTION_FIELDS: Final = _words(
     "behavior description name parameters parametersJsonSchema response responseJsonSchema"
 )
-_SCHEMA: Final = _words(
+_SCHEMA_FIELDS: Final = _words(
     "anyOf default description enum example format items maxItems maxLength maxProperties maximum "
     "minItems minLength minProperties minimum nullable pattern properties propertyOrdering "
     "required title type"
 )
-_DATA: Final = _words(
+_PART_KINDS: Final = _words(
     "codeExecutionResult executableCode fileData functionCall functionResponse inlineData text "
     "toolCall toolResponse"
 )
-_BESIDE: Final = _words("mediaResolution partMetadata thought thoughtSignature videoMetadata")
-_OF_MODELS: Final = _words("codeExecutionResult executableCode functionCall toolCall toolResponse")
-_IMAGES: Final = frozenset({"image/heic", "image/heif", "image/jpeg", "image/png", "image/webp"})
+_PART_EXTRAS: Final = _words("mediaResolution partMetadata thought thoughtSignature videoMetadata")
+_MODEL_PART_KINDS: Final = _words(
+    "codeExecutionResult executableCode functionCall toolCall toolResponse"
+)
+_IMAGE_TYPES: Final = frozenset(
+    {"image/heic", "image/heif", "image/jpeg", "image/png", "image/webp"}
+)
 
 
 def request_problem(received: ReceivedRequest) -> Problem | None:
+    """The first problem of a request, or None."""
     try:
         _check(received)
     except InvalidRequest as objection:
@@ -89,18 +94,19 @@ def request_problem(received: ReceivedRequest) -> Problem | None:
 
 
 def model_of(path: str) -> str:
-    found = _PATH.search(path)
-    return found[1] if found else ""
+    """Name of the model in a path; empty if there is none."""
+    match = _PATH.search(path)
+    return match[1] if match else ""
 
 
 def demands_signatures(model: str) -> bool:
-    """Whether calls have to be sent back with the signature they came with."""
-    return _NEW.match(model) is not None
+    """Whether calls must be sent back with the signature they came with."""
+    return _NEW_MODELS.match(model) is not None
 
 
 def _check(received: ReceivedRequest) -> None:
-    found = _PATH.search(received.path)
-    if found is None or found[2] != "streamGenerateContent":
+    match = _PATH.search(received.path)
+    if match is None or match[2] != "streamGenerateContent":
         raise InvalidRequest(f"{received.path} is not found", 404)
     if received.query.get("alt") != "sse":
         raise InvalidRequest("this fake streams server-sent events only: use alt=sse")
@@ -112,8 +118,8 @@ def _check(received: ReceivedRequest) -> None:
         raise InvalidRequest("Invalid JSON payload received. It cannot be parsed.") from None
     if not isinstance(body, dict):
         raise InvalidRequest("Invalid JSON payload received. The root element has to be an object.")
-    _check_fields(body, _BODY, "")
-    model = found[1]
+    _check_fields(body, _BODY_FIELDS, "")
+    model = match[1]
     functions = _check_tools(body, model)
     _check_config(body.get("generationConfig") or {}, model, functions)
     if "systemInstruction" in body:
@@ -121,32 +127,34 @@ def _check(received: ReceivedRequest) -> None:
     _check_contents(body.get("contents"), model)
 
 
-_FREE: Final = _words("args labels parametersJsonSchema partMetadata response responseJsonSchema")
-"""Whatever a user has in them is theirs."""
+_USER_DEFINED_FIELDS: Final = _words(
+    "args labels parametersJsonSchema partMetadata response responseJsonSchema"
+)
+"""Fields with names that users define, which are not normalized."""
 
 
 def _camel(value: Any) -> Any:
-    """The body with the names of its fields in one spelling: the API takes them in both."""
+    """The body with camelCase field names: the API accepts two spellings."""
     if isinstance(value, list):
         return [_camel(item) for item in value]
     if not isinstance(value, dict):
         return value
-    made: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, item in value.items():
         first, *rest = name.split("_")
         name = first + "".join(word[:1].upper() + word[1:] for word in rest)
         if name == "properties" and isinstance(item, dict):
-            made[name] = {key: _camel(inner) for key, inner in item.items()}
+            result[name] = {key: _camel(inner) for key, inner in item.items()}
         else:
-            made[name] = item if name in _FREE else _camel(item)
-    return made
+            result[name] = item if name in _USER_DEFINED_FIELDS else _camel(item)
+    return result
 
 
-def _check_fields(value: Any, known: frozenset[str], where: str) -> None:
+def _check_fields(value: Any, names: frozenset[str], where: str) -> None:
     if not isinstance(value, dict):
-        raise InvalidRequest(f"Invalid value at '{where}': an object is wanted")
+        raise InvalidRequest(f"Invalid value at '{where}': an object is required")
     for name in value:
-        if name not in known:
+        if name not in names:
             at = f" at '{where}'" if where else ""
             raise InvalidRequest(
                 f'Invalid JSON payload received. Unknown name "{name}"{at}: Cannot find field.'
@@ -157,13 +165,13 @@ def _check_fields(value: Any, known: frozenset[str], where: str) -> None:
 
 
 def _check_tools(body: Mapping[str, Any], model: str) -> bool:
-    """Whether there are functions among them."""
+    """Check the tools. Returns whether there are functions among them."""
     config = body.get("toolConfig", {})
-    _check_fields(config, _TOOL_CONFIG, "tool_config")
+    _check_fields(config, _TOOL_CONFIG_FIELDS, "tool_config")
     names: Counter[str] = Counter()
     own = False
     for at, tool in enumerate(body.get("tools", ())):
-        _check_fields(tool, _TOOL, f"tools[{at}]")
+        _check_fields(tool, _TOOL_FIELDS, f"tools[{at}]")
         own = own or bool(tool.keys() - {"functionDeclarations", "computerUse"})
         for number, function in enumerate(tool.get("functionDeclarations", ())):
             where = f"tools[{at}].function_declarations[{number}]"
@@ -172,21 +180,21 @@ def _check_tools(body: Mapping[str, Any], model: str) -> bool:
     for name, times in names.items():
         if times > 1:
             raise InvalidRequest(f"Duplicate function declaration found: {name}")
-    if names and own and _OLD.match(model):
+    if names and own and _OLD_MODELS.match(model):
         raise InvalidRequest("Tool use with function calling is unsupported")
     if names and own and not config.get("includeServerSideToolInvocations"):
         raise InvalidRequest(
             "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools "
             "with Function calling."
         )
-    if config.get("includeServerSideToolInvocations") and _OLD.match(model):
+    if config.get("includeServerSideToolInvocations") and _OLD_MODELS.match(model):
         raise InvalidRequest("Tool call context circulation is not enabled for this model")
     return bool(names)
 
 
 def _check_function(function: Any, where: str) -> None:
-    _check_fields(function, _FUNCTION, where)
-    if not _NAME.match(function.get("name") or ""):
+    _check_fields(function, _FUNCTION_FIELDS, where)
+    if not _FUNCTION_NAME.match(function.get("name") or ""):
         raise InvalidRequest(
             f"* GenerateContentRequest.{where}.name: Invalid function name. Must start with a "
             "letter or an underscore."
@@ -207,8 +215,8 @@ def _check_function(function: Any, where: str) -> None:
 
 
 def _check_schema(schema: Any, where: str) -> None:
-    """OpenAPI's schema objects, of which a part is known."""
-    _check_fields(schema, _SCHEMA, where)
+    """Check a schema object of OpenAPI, of which a subset is supported."""
+    _check_fields(schema, _SCHEMA_FIELDS, where)
     if not isinstance(schema.get("type", ""), str):
         raise InvalidRequest(f"Proto field is not repeating, cannot start list at '{where}.type'")
     if any(not isinstance(value, str) for value in schema.get("enum", ())):
@@ -222,13 +230,13 @@ def _check_schema(schema: Any, where: str) -> None:
 
 
 def _check_config(config: Any, model: str, functions: bool) -> None:
-    _check_fields(config, _CONFIG, "generation_config")
+    _check_fields(config, _CONFIG_FIELDS, "generation_config")
     if not 0 <= config.get("temperature", 0) <= 2:
         raise InvalidRequest("generation_config.temperature must be in the range [0.0, 2.0]")
     if config.get("maxOutputTokens", 1) < 1:
         raise InvalidRequest("max_output_tokens must be positive.")
     is_json = config.get("responseMimeType") == "application/json"
-    if is_json and functions and _OLD.match(model):
+    if is_json and functions and _OLD_MODELS.match(model):
         raise InvalidRequest(
             "Function calling with a response mime type: 'application/json' is unsupported"
         )
@@ -243,39 +251,41 @@ def _check_config(config: Any, model: str, functions: bool) -> None:
 
 
 def _check_references(schema: Any) -> None:
-    """Of JSON schema, what is documented: nothing stands beside a reference."""
+    """Check the documented rule that no keyword stands next to a reference."""
     if isinstance(schema, list):
         for inner in schema:
             _check_references(inner)
     if not isinstance(schema, dict):
         return
     if isinstance(schema.get("$ref"), str):
-        beside = [key for key in schema if not key.startswith("$")]
-        if beside:
-            raise InvalidRequest(f"response_json_schema: {beside[0]} cannot stand beside a $ref")
+        others = [key for key in schema if not key.startswith("$")]
+        if others:
+            raise InvalidRequest(
+                f"response_json_schema: {others[0]} cannot be combined with a $ref"
+            )
     for inner in schema.values():
         _check_references(inner)
 
 
 def _check_thinking(thinking: Any, model: str) -> None:
-    known = frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"})
-    _check_fields(thinking, known, "generation_config.thinking_config")
-    if thinking and _THOUGHTLESS.match(model):
+    fields = frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"})
+    _check_fields(thinking, fields, "generation_config.thinking_config")
+    if thinking and _NON_REASONING_MODELS.match(model):
         raise InvalidRequest("Thinking is not supported for this model.")
     level = thinking.get("thinkingLevel")
     if level is None:
         _check_budget(thinking, model)
     elif "thinkingBudget" in thinking:
         raise InvalidRequest("You can only set only one of thinking budget and thinking level.")
-    elif _OLD.match(model):
+    elif _OLD_MODELS.match(model):
         raise InvalidRequest("Thinking level is not supported for this model.")
     elif level.lower() not in ("minimal", "low", "medium", "high"):
         raise InvalidRequest(f"Invalid value at 'thinking_level': {level}")
 
 
 def _check_budget(thinking: Mapping[str, Any], model: str) -> None:
-    budget = thinking.get("thinkingBudget", 0 if _QUIET.match(model) else -1)
-    if budget == 0 and _PENSIVE.match(model):
+    budget = thinking.get("thinkingBudget", 0 if _THINKS_ON_REQUEST_MODELS.match(model) else -1)
+    if budget == 0 and _ALWAYS_THINKING_MODELS.match(model):
         raise InvalidRequest("Budget 0 is invalid. This model only works in thinking mode.")
     if budget == 0 and thinking.get("includeThoughts"):
         raise InvalidRequest(
@@ -317,24 +327,26 @@ def _check_content(content: Any, where: str) -> None:
 
 
 def _check_part(part: Any, role: str, where: str) -> None:
-    _check_fields(part, _DATA | _BESIDE, where)
-    data = part.keys() & _DATA
+    _check_fields(part, _PART_KINDS | _PART_EXTRAS, where)
+    data = part.keys() & _PART_KINDS
     if len(data) != 1:
         raise InvalidRequest(
             f"* GenerateContentRequest.{where}.data: required oneof field 'data' must have one "
             "initialized field"
         )
     kind = data.pop()
-    if (kind in _OF_MODELS and role != "model") or (kind == "functionResponse" and role == "model"):
-        raise InvalidRequest(f"{where}: a {kind} cannot be of the {role}")
-    if not _BYTES.match(part.get("thoughtSignature", "")):
+    if (kind in _MODEL_PART_KINDS and role != "model") or (
+        kind == "functionResponse" and role == "model"
+    ):
+        raise InvalidRequest(f"{where}: a {kind} cannot be sent by the {role}")
+    if not _BASE64.match(part.get("thoughtSignature", "")):
         raise InvalidRequest(f"Invalid value at '{where}.thought_signature' (TYPE_BYTES)")
     if kind == "text" and not isinstance(part["text"], str):
         raise InvalidRequest(f"Invalid value at '{where}.text' (TYPE_STRING)")
     if kind == "inlineData":
         _check_blob(part["inlineData"], where)
     if kind in ("functionCall", "functionResponse"):
-        _check_called(part[kind], kind, where)
+        _check_call(part[kind], kind, where)
 
 
 def _check_blob(blob: Any, where: str) -> None:
@@ -345,19 +357,19 @@ def _check_blob(blob: Any, where: str) -> None:
         b64decode(blob["data"], validate=True)
     except ValueError:
         raise InvalidRequest(f"Invalid value at '{where}.inline_data.data' (TYPE_BYTES)") from None
-    if "/" not in kind or (kind.startswith("image/") and kind not in _IMAGES):
+    if "/" not in kind or (kind.startswith("image/") and kind not in _IMAGE_TYPES):
         raise InvalidRequest(f"Unsupported MIME type: {kind}")
 
 
-def _check_called(called: Any, kind: str, where: str) -> None:
+def _check_call(called: Any, kind: str, where: str) -> None:
     if not called.get("name"):
         raise InvalidRequest(f"* GenerateContentRequest.{where}.{kind}.name: Name cannot be empty.")
-    if not _NAME.match(called["name"]):
+    if not _FUNCTION_NAME.match(called["name"]):
         raise InvalidRequest(
             f"* GenerateContentRequest.{where}.{kind}.name: Invalid function name."
         )
-    held = called.get("args", {}) if kind == "functionCall" else called.get("response")
-    if not isinstance(held, dict):
+    value = called.get("args", {}) if kind == "functionCall" else called.get("response")
+    if not isinstance(value, dict):
         raise InvalidRequest(f"Invalid value at '{where}.{kind}': an object is wanted")
     for part in called.get("parts", ()):
         _check_fields(part, frozenset({"inlineData"}), f"{where}.{kind}.parts")
@@ -366,19 +378,19 @@ def _check_called(called: Any, kind: str, where: str) -> None:
         _check_blob(part["inlineData"], where)
 
 
-def _named(content: Any, kind: str) -> list[tuple[str, str]]:
-    """Names and ids of the calls or the responses in a content."""
-    found = [part[kind] for part in content["parts"] if kind in part]
-    return [(called["name"], called.get("id") or "") for called in found]
+def _names_and_ids(content: Any, kind: str) -> list[tuple[str, str]]:
+    """Names and ids of the calls or responses in a content."""
+    calls = [part[kind] for part in content["parts"] if kind in part]
+    return [(called["name"], called.get("id") or "") for called in calls]
 
 
 def _check_turns(contents: list[Any]) -> None:
-    """Speakers take turns, and each call is answered by the content right behind it."""
+    """Check that roles alternate, and that each call is answered by the next content."""
     calls: list[tuple[str, str]] = []
     previous = "model"
     for content in contents:
         role = content.get("role", "user")
-        responses = _named(content, "functionResponse")
+        responses = _names_and_ids(content, "functionResponse")
         if bool(responses) != bool(calls):
             raise InvalidRequest(
                 "Please ensure that function response turn comes immediately after a function call "
@@ -395,7 +407,7 @@ def _check_turns(contents: list[Any]) -> None:
             raise InvalidRequest(
                 "Please ensure that multiturn requests alternate between user and model."
             )
-        calls = _named(content, "functionCall")
+        calls = _names_and_ids(content, "functionCall")
         previous = "results" if responses else role
     if previous == "model":
         raise InvalidRequest(
@@ -404,7 +416,7 @@ def _check_turns(contents: list[Any]) -> None:
 
 
 def _check_signatures(contents: list[Any]) -> None:
-    """Of the current turn, the first call of each step is signed."""
+    """Check that the first call of each step in the current turn is signed."""
     for at, content in _current_turn(contents):
         first = next((part for part in content["parts"] if "functionCall" in part), None)
         if first is not None and not first.get("thoughtSignature"):
@@ -419,6 +431,6 @@ def _current_turn(contents: list[Any]) -> Iterator[tuple[int, Any]]:
     started = max(
         at
         for at, content in enumerate(contents)
-        if content.get("role", "user") == "user" and not _named(content, "functionResponse")
+        if content.get("role", "user") == "user" and not _names_and_ids(content, "functionResponse")
     )
     return ((at, content) for at, content in enumerate(contents) if at > started)

@@ -29,7 +29,7 @@ COMPLETION_ID: Final = "chatcmpl-fake"
 CREATED_AT: Final = 1_760_000_000
 DONE_EVENT: Final = b"data: [DONE]\n\n"
 _REASONS: Final = {"interrupted": "error"}
-"""Others are called as we call them."""
+"""Finish reasons whose name differs from ours."""
 _CODES: Final = {
     401: "invalid_api_key",
     404: "model_not_found",
@@ -37,10 +37,11 @@ _CODES: Final = {
     503: "server_is_overloaded",
     529: "server_is_overloaded",
 }
-"""Words that go with a status."""
+"""Error codes by status."""
 
 
 def refusal(problem: Problem) -> bytes:
+    """Body of a refusal."""
     return msgspec.json.encode({"error": _error(problem)})
 
 
@@ -53,7 +54,7 @@ def _error(problem: Problem) -> JsonObject:
 
 
 class ChatEncoder:
-    """One answer, in chunks."""
+    """Encodes one answer as chunks."""
 
     def __init__(self, received: ReceivedRequest, usage: Usage | None) -> None:
         try:
@@ -63,9 +64,9 @@ class ChatEncoder:
         body = body if isinstance(body, dict) else {}
         self._model = body.get("model") or "fake"
         options = body.get("stream_options")
-        self._counts = bool(isinstance(options, dict) and options.get("include_usage"))
+        self._reports_usage = bool(isinstance(options, dict) and options.get("include_usage"))
         self._calls: list[str] = []
-        """Ids, by index."""
+        """Ids of the calls, by index."""
 
     def opening(self) -> Iterable[bytes]:
         yield self._chunk({"role": "assistant", "content": ""})
@@ -78,14 +79,14 @@ class ChatEncoder:
                 yield self._chunk({"reasoning_content": text})
             case CallStarted(call_id, tool, provider_executed):
                 if provider_executed:
-                    raise TypeError("in this protocol no provider runs a call")
+                    raise TypeError("in this protocol the provider runs no calls")
                 self._calls.append(call_id)
                 function = {"name": tool, "arguments": ""}
                 yield self._call(call_id, {"id": call_id, "type": "function", "function": function})
             case ArgumentsDelta(call_id, text):
                 yield self._call(call_id, {"function": {"arguments": text}})
             case CallEnded(call_id, metadata):
-                if extra := _kept(metadata, "extra_content"):
+                if extra := _in_metadata(metadata, "extra_content"):
                     yield self._call(call_id, {"extra_content": extra})
             case PartEnded(signature, metadata):
                 if details := _details(signature, metadata):
@@ -97,19 +98,19 @@ class ChatEncoder:
             case Finished():
                 yield from self._end(delta)
             case _:
-                pass  # nothing that goes over a wire
+                pass  # not sent by providers
 
     def failure(self, problem: Problem) -> Iterable[bytes]:
         yield event({"error": _error(problem)})
 
-    def _call(self, id: str, said: JsonObject) -> bytes:
-        # An id may be there twice: the last that has it is being written.
+    def _call(self, id: str, fields: JsonObject) -> bytes:
+        # An id may be repeated: the last call with it is the open one.
         index = len(self._calls) - 1 - self._calls[::-1].index(id)
-        return self._chunk({"tool_calls": [{"index": index, **said}]})
+        return self._chunk({"tool_calls": [{"index": index, **fields}]})
 
     def _end(self, finished: Finished) -> Iterable[bytes]:
         yield self._chunk({}, _REASONS.get(finished.finish, finished.finish))
-        if self._counts:
+        if self._reports_usage:
             usage = _usage(finished.usage or Usage())
             yield event({**self._head(), "choices": [], "usage": usage})
         yield DONE_EVENT
@@ -117,7 +118,7 @@ class ChatEncoder:
     def _chunk(self, delta: JsonObject, reason: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
         chunk = {**self._head(), "choices": [choice]}
-        if self._counts:
+        if self._reports_usage:
             chunk["usage"] = None
         return event(chunk)
 
@@ -147,8 +148,8 @@ def _part(part: object) -> JsonObject:
             raise TypeError(f"this protocol has no form for {part!r}")
 
 
-def _kept(metadata: Metadata | None, name: str) -> Any:
-    """What any provider's metadata says by this name."""
+def _in_metadata(metadata: Metadata | None, name: str) -> Any:
+    """A field in the metadata of any provider."""
     for own in (metadata or {}).values():
         if isinstance(own, dict) and own.get(name):
             return own[name]
@@ -156,16 +157,16 @@ def _kept(metadata: Metadata | None, name: str) -> Any:
 
 
 def _details(signature: str | None, metadata: Metadata | None) -> Any:
-    """What is to be replayed beside reasoning, as OpenRouter has it."""
+    """Reasoning details that must be sent back, in OpenRouter's form."""
     if signature is not None:
         return [{"type": "reasoning.text", "text": "", "signature": signature, "index": 0}]
-    return _kept(metadata, "reasoning_details")
+    return _in_metadata(metadata, "reasoning_details")
 
 
 def _usage(usage: Usage) -> JsonObject:
     prompt = usage.input + usage.cache_read + usage.cache_write
     read = {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write}
-    said: JsonObject = {
+    fields: JsonObject = {
         "prompt_tokens": prompt,
         "completion_tokens": usage.output,
         "total_tokens": prompt + usage.output,
@@ -173,8 +174,8 @@ def _usage(usage: Usage) -> JsonObject:
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
     }
     if usage.cost is not None:
-        said["cost"] = usage.cost
-    return said
+        fields["cost"] = usage.cost
+    return fields
 
 
 DIALECT: Final = FakeDialect(problem=request_problem, refusal=refusal, encoder=ChatEncoder)

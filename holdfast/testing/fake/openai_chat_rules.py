@@ -1,6 +1,6 @@
-"""Request checks of Chat Completions, as far as the fake knows them.
+"""Request checks of Chat Completions, as far as its rules are known.
 
-As strict as OpenAI is, except that fields which other endpoints document are known too.
+They are as strict as OpenAI, except that fields of other documented endpoints are accepted.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ COMPATIBLE_FIELDS: Final = frozenset(
         "top_k",
     }
 )
-"""Fields of endpoints that speak like OpenAI."""
+"""Fields of endpoints that are compatible with OpenAI."""
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 SETTING_RANGES: Final = {
     "temperature": (0, 2),
@@ -81,11 +81,11 @@ ROLES: Final = ("developer", "system", "user", "assistant", "tool")
 IMAGE_URL: Final = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,.|https?://")
 TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 TOOLS_OR_EFFORT: Final = re.compile(r"gpt-(?:5\.[4-9]|[6-9])")
-"""Models that have tools here only while they do not think."""
+"""Models that accept tools here only while they do not reason."""
 THINKS_BY_DEFAULT: Final = re.compile(r"gpt-(?:5\.[6-9]|[6-9])")
-"""Those of them that have to be told not to."""
+"""Those of these models that reason unless told otherwise."""
 SAMPLES_OR_EFFORT: Final = re.compile(r"gpt-5\.[1-4]")
-"""Models that have a temperature only while they do not think."""
+"""Models that accept a temperature only while they do not reason."""
 MAX_CALL_ID: Final = 40
 
 
@@ -95,7 +95,7 @@ def _demand(met: object, message: str, status: int = 400, code: str | None = Non
 
 
 def request_problem(received: ReceivedRequest) -> Problem | None:
-    """The first thing that OpenAI would object to, or None."""
+    """The first problem of a request, or None."""
     try:
         _check_head(received)
         body = _body(received)
@@ -115,11 +115,11 @@ def _check_head(received: ReceivedRequest) -> None:
     )
     _check_key(received.headers)
     kind = received.headers.get("Content-Type") or ""
-    _demand(kind.startswith("application/json"), f"the content type {kind!r} is no JSON")
+    _demand(kind.startswith("application/json"), f"the content type {kind!r} is not JSON")
 
 
 def _check_key(headers: Mapping[str, str]) -> None:
-    """None at all will do, since a server of one's own needs none; half of one is a mistake."""
+    """Check the key. It may be missing, since local servers need none, but not be incomplete."""
     key, auth = headers.get("api-key"), headers.get("Authorization")
     if key is None and auth is None:
         return
@@ -137,7 +137,7 @@ def _body(received: ReceivedRequest) -> JsonObject:
         body = received.json
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"We could not parse the JSON body of your request: {error}") from None
-    _demand(isinstance(body, dict), "the body is no JSON object")
+    _demand(isinstance(body, dict), "the body is not a JSON object")
     return body  # type: ignore[no-any-return]
 
 
@@ -211,14 +211,14 @@ def _check_tools(body: JsonObject) -> None:
     _demand(len(tools) <= 128, "Invalid 'tools': array too long, at most 128", code="array_above")
     names = [_tool_name(tool, f"tools[{at}]") for at, tool in enumerate(tools)]
     for name in names:
-        _demand(names.count(name) == 1, f"Invalid 'tools': the name {name!r} is there twice")
+        _demand(names.count(name) == 1, f"Invalid 'tools': the name {name!r} is used twice")
 
 
 def _tool_name(tool: Any, where: str) -> str:
     kind = tool.get("type") if isinstance(tool, dict) else None
     _demand(isinstance(kind, str), f"Missing required parameter: '{where}.type'.")
     if kind != "function":
-        return str(kind)  # declared as its provider wants it
+        return str(kind)  # declared in the provider's own form
     function = tool.get("function")
     _demand(isinstance(function, dict), f"Missing required parameter: '{where}.function'.")
     name = function.get("name")
@@ -237,20 +237,20 @@ def _tool_name(tool: Any, where: str) -> str:
 
 
 def _check_format(body: JsonObject) -> None:
-    wanted = body.get("response_format")
-    if wanted is None:
+    format = body.get("response_format")
+    if format is None:
         return
-    kind = wanted.get("type") if isinstance(wanted, dict) else None
+    kind = format.get("type") if isinstance(format, dict) else None
     _demand(kind in ("text", "json_object", "json_schema"), "Invalid 'response_format.type'")
     if kind == "json_object":
-        said = msgspec.json.encode(body.get("messages")).lower()
+        messages = msgspec.json.encode(body.get("messages")).lower()
         _demand(
-            b"json" in said,
+            b"json" in messages,
             "'messages' must contain the word 'json', to use 'response_format' 'json_object'",
         )
     if kind != "json_schema":
         return
-    form = wanted.get("json_schema") or {}
+    form = format.get("json_schema") or {}
     name, schema = form.get("name"), form.get("schema")
     _demand(
         isinstance(name, str) and TOOL_NAME.fullmatch(name),
@@ -269,21 +269,21 @@ def _check_format(body: JsonObject) -> None:
 
 
 def _check_strict(schema: Any, name: Any) -> None:
-    """Objects are closed and have all of their fields, at every depth."""
+    """Check that objects are closed and have all of their fields, at every depth."""
     if isinstance(schema, list):
         for inner in schema:
             _check_strict(inner, name)
     if not isinstance(schema, dict):
         return
     if schema.get("type") == "object":
-        said = f"Invalid schema for response_format {name!r}: "
+        prefix = f"Invalid schema for response_format {name!r}: "
         _demand(
             schema.get("additionalProperties") is False,
-            f"{said}'additionalProperties' is required to be supplied and to be false.",
+            f"{prefix}'additionalProperties' is required to be supplied and to be false.",
         )
         _demand(
             set(schema.get("required", ())) == set(schema.get("properties", {})),
-            f"{said}'required' has to include every key in properties.",
+            f"{prefix}'required' has to include every key in properties.",
         )
     for key, inner in schema.items():
         if key in ("properties", "$defs", "definitions"):
@@ -298,42 +298,42 @@ def _check_strict(schema: Any, name: Any) -> None:
 def _check_messages(body: JsonObject) -> None:
     messages = body.get("messages")
     _demand(isinstance(messages, list) and messages, "[] is too short - 'messages'")
-    owed: list[str] = []
-    """Calls that have no result yet."""
+    pending: list[str] = []
+    """Ids of calls that have no result yet."""
     for at, message in enumerate(messages or ()):
         where = f"messages[{at}]"
         role = message.get("role") if isinstance(message, dict) else None
         _demand(role in ROLES, f"Invalid value: {role!r} for '{where}.role'")
         if role == "tool":
-            _check_result(message, where, owed)
+            _check_result(message, where, pending)
             continue
         _demand(
-            not owed,
+            not pending,
             "An assistant message with 'tool_calls' must be followed by tool messages responding "
-            f"to each 'tool_call_id'. These did not have response messages: {', '.join(owed)}",
+            f"to each 'tool_call_id'. These did not have response messages: {', '.join(pending)}",
         )
         if role == "assistant":
-            owed = _check_answer(message, where)
+            pending = _check_answer(message, where)
         else:
             _check_content(
                 message.get("content"), where, USER_PARTS if role == "user" else ("text",)
             )
-    _demand(not owed, f"tool_call_ids did not have response messages: {', '.join(owed)}")
+    _demand(not pending, f"tool_call_ids did not have response messages: {', '.join(pending)}")
 
 
-def _check_result(message: JsonObject, where: str, owed: list[str]) -> None:
+def _check_result(message: JsonObject, where: str, pending: list[str]) -> None:
     id = message.get("tool_call_id")
     _demand(
-        id in owed,
+        id in pending,
         f"Invalid parameter: {where} with role 'tool' must be a response to a preceding message "
         "with 'tool_calls'.",
     )
-    owed.remove(str(id))
+    pending.remove(str(id))
     _check_content(message.get("content"), where, ("text",))
 
 
 def _check_answer(message: JsonObject, where: str) -> list[str]:
-    """The ids of its calls."""
+    """Check an assistant message. Returns the ids of its calls."""
     calls = message.get("tool_calls")
     content = message.get("content")
     _demand(calls is None or calls, f"Invalid '{where}.tool_calls': empty array")

@@ -1,9 +1,9 @@
 """OpenAI's Responses API of the fake provider.
 
-Reasoning is told as a summary, in a new part behind each blank line. A `signature` is its encrypted
-content. Metadata `{anything: {"item": {…}}}` of a part or a call is said with its item: ids, the
-phase of a message, or all of an item that the provider runs. An answer that was asked for with
-`store` is remembered, and can be built upon.
+Reasoning is sent as a summary, with a new part after each blank line. A `signature` is its
+encrypted content. Metadata `{anything: {"item": {…}}}` of a part or a call is merged into its item:
+ids, the phase of a message, or all of an item that the provider runs. Answers to requests with
+`store` are remembered, and later requests can refer to them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PROVIDER_TOOL_ITEMS: Final = {
     "file_search": "file_search_call",
     "image_generation": "image_generation_call",
 }
-"""Tools that the provider runs, with their items. Others are of an MCP server."""
+"""Items of the tools that the provider runs. Other tools are those of an MCP server."""
 ID_PREFIXES: Final = {
     "message": "msg",
     "reasoning": "rs",
@@ -75,11 +75,12 @@ CODES_BY_STATUS: Final = {
     503: "server_is_overloaded",
     529: "server_is_overloaded",
 }
-"""Codes that go with a status."""
+"""Error codes by status."""
 INCOMPLETE_REASONS: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
 def refusal(problem: Problem) -> bytes:
+    """Body of a refusal."""
     code = problem.code or CODES_BY_STATUS.get(problem.status)
     kind = "invalid_request_error" if problem.status < 500 else "server_error"
     kind = "insufficient_quota" if code == "insufficient_quota" else kind
@@ -87,8 +88,8 @@ def refusal(problem: Problem) -> bytes:
     return msgspec.json.encode({"error": error})
 
 
-class _Call:
-    """A call that is being written."""
+class _OpenCall:
+    """A call whose pieces are being sent."""
 
     def __init__(self, item: JsonObject, at: int, tool: str) -> None:
         self.item = item
@@ -103,7 +104,7 @@ class _Call:
 
 
 class ResponsesEncoder:
-    """One answer, item by item."""
+    """Encodes one answer, item by item."""
 
     def __init__(
         self, memory: ResponseMemory, received: ReceivedRequest, usage: Usage | None
@@ -114,17 +115,17 @@ class ResponsesEncoder:
             body = {}
         self._body: JsonObject = body if isinstance(body, dict) else {}
         self._memory = memory
-        self._key = blake2b(received.body, digest_size=6).hexdigest()
-        """Part of every id: the same for the same request."""
+        self._id_suffix = blake2b(received.body, digest_size=6).hexdigest()
+        """Part of every id, derived from the request."""
         self._number = 0
         self._output: list[JsonObject] = []
         self._open: JsonObject | None = None
-        """The message or reasoning that is being said."""
+        """The open message or reasoning."""
         self._newline = ""
-        """Half of a blank line, as long as nobody knows what comes next."""
-        self._calls: dict[str, _Call] = {}
-        self._ran: _Call | None = None
-        """A call that the provider ran and whose result may still be said."""
+        """A newline that may be half of a blank line."""
+        self._calls: dict[str, _OpenCall] = {}
+        self._pending_result: _OpenCall | None = None
+        """A call of the provider whose result may still follow."""
 
     # --- the frame ---
 
@@ -146,7 +147,7 @@ class ResponsesEncoder:
     def _response(self, status: str, usage: JsonObject | None = None) -> JsonObject:
         body = self._body
         return {
-            "id": f"resp_{self._key}",
+            "id": f"resp_{self._id_suffix}",
             "object": "response",
             "created_at": CREATED_AT,
             "status": status,
@@ -171,7 +172,7 @@ class ResponsesEncoder:
 
     def _end(self, finished: Finished) -> Iterator[bytes]:
         yield from self._close()
-        for call in list(self._calls.values()):  # cut off in the middle
+        for call in list(self._calls.values()):  # truncated
             yield from self._done(call, "incomplete")
         cut = INCOMPLETE_REASONS.get(finished.finish)
         status = "incomplete" if cut else "completed"
@@ -187,9 +188,9 @@ class ResponsesEncoder:
                 self._memory.led_by[item["id"]] = before["id"]
         if self._body.get("store", True) and "input" in self._body:
             context = [*self._memory.context(self._body), *self._output]
-            self._memory.stored[f"resp_{self._key}"] = context
+            self._memory.stored[f"resp_{self._id_suffix}"] = context
 
-    # --- what is said ---
+    # --- content ---
 
     def encode_delta(self, delta: Delta) -> Iterable[bytes]:
         match delta:
@@ -202,9 +203,9 @@ class ResponsesEncoder:
             case CallStarted():
                 yield from self._start(delta)
             case ArgumentsDelta(call_id, text):
-                yield from self._argue(self._calls[call_id], text)
+                yield from self._add_arguments(self._calls[call_id], text)
             case CallEnded(call_id, metadata):
-                yield from self._end_call(call_id, _kept(metadata))
+                yield from self._end_call(call_id, _item_in_metadata(metadata))
             case PartAdded(part):
                 yield from self._add(part)
             case Ping():
@@ -212,7 +213,7 @@ class ResponsesEncoder:
             case Finished():
                 yield from self._end(delta)
             case _:
-                pass  # nothing that goes over a wire
+                pass  # not sent by providers
 
     def _add(self, part: object) -> Iterator[bytes]:
         match part:
@@ -227,8 +228,8 @@ class ResponsesEncoder:
                 yield from self.encode_delta(ArgumentsDelta(id, arguments))
                 yield from self.encode_delta(CallEnded(id, metadata))
             case ToolResult():
-                if self._ran is not None:
-                    self._ran.result = part
+                if self._pending_result is not None:
+                    self._pending_result.result = part
                 yield from self._flush()
             case Source(url, title):
                 yield from self._cite(url, title or "")
@@ -236,16 +237,18 @@ class ResponsesEncoder:
                 picture = {"result": b64encode(data).decode(), "status": "completed"}
                 picture["output_format"] = media_type.partition("/")[2]
                 yield from self.encode_delta(
-                    CallStarted(f"ig_{self._key}", "image_generation", True)
+                    CallStarted(f"ig_{self._id_suffix}", "image_generation", True)
                 )
-                yield from self.encode_delta(CallEnded(f"ig_{self._key}", {"": {"item": picture}}))
+                yield from self.encode_delta(
+                    CallEnded(f"ig_{self._id_suffix}", {"": {"item": picture}})
+                )
             case _:
                 raise TypeError(f"this protocol has no form for {part!r}")
 
     # --- messages and reasoning ---
 
     def _begin(self, item: JsonObject) -> Iterator[bytes]:
-        """From here on an item of this type is said."""
+        """Open an item of this type, unless one is open."""
         if self._open is not None and self._open["type"] == item["type"]:
             return
         yield from self._close()
@@ -258,7 +261,7 @@ class ResponsesEncoder:
         return len(self._output) - 1
 
     def _id(self, type: str) -> str:
-        return f"{ID_PREFIXES[type]}_{self._key}_{len(self._output)}"
+        return f"{ID_PREFIXES[type]}_{self._id_suffix}_{len(self._output)}"
 
     def _text(self, text: str) -> Iterator[bytes]:
         message = {"type": "message", "role": "assistant", "status": "in_progress", "content": []}
@@ -316,16 +319,16 @@ class ResponsesEncoder:
         yield self._summary("part.done", part=dict(summary[-1]))
 
     def _end_part(self, signature: str | None, metadata: Metadata | None) -> Iterator[bytes]:
-        if self._open is None:  # reasoning that people are told nothing of
+        if self._open is None:  # reasoning without a summary
             yield from self._begin({"type": "reasoning", "summary": []})
         assert self._open is not None
         if signature is not None:
             self._open["encrypted_content"] = signature
-        self._open |= _kept(metadata)
+        self._open |= _item_in_metadata(metadata)
         yield from self._close()
 
     def _close(self) -> Iterator[bytes]:
-        """Say the end of what is being said."""
+        """Close the open item."""
         yield from self._flush()
         item = self._open
         if item is None:
@@ -356,62 +359,62 @@ class ResponsesEncoder:
             type = PROVIDER_TOOL_ITEMS.get(started.tool, "mcp_call")
         item: JsonObject = {"id": self._id(type), "type": type, "status": "in_progress"}
         if started.provider_executed:
-            item = {**item, **_CALLED.get(type, {})}
+            item = {**item, **_EMPTY_CALL_FIELDS.get(type, {})}
             item |= {"name": started.tool, "server_label": "fake"} if type == "mcp_call" else {}
         else:
             item |= {"call_id": started.call_id, "name": started.tool, "arguments": ""}
         self._output.append(item)
-        self._calls[started.call_id] = _Call(item, self._at, started.tool)
+        self._calls[started.call_id] = _OpenCall(item, self._at, started.tool)
         yield self._event("response.output_item.added", output_index=self._at, item=dict(item))
 
-    def _argue(self, call: _Call, text: str) -> Iterator[bytes]:
+    def _add_arguments(self, call: _OpenCall, text: str) -> Iterator[bytes]:
         call.pieces.append(text)
         kind = call.item["type"]
         if kind in ("function_call", "mcp_call"):
             name = f"response.{kind}_arguments.delta"
-            yield self._about(call, name, delta=text)
+            yield self._call_event(call, name, delta=text)
 
-    def _about(self, call: _Call, name: str, **fields: Any) -> bytes:
+    def _call_event(self, call: _OpenCall, name: str, **fields: Any) -> bytes:
         return self._event(name, item_id=call.item["id"], output_index=call.at, **fields)
 
-    def _end_call(self, call_id: str, kept: JsonObject) -> Iterator[bytes]:
+    def _end_call(self, call_id: str, fields: JsonObject) -> Iterator[bytes]:
         call = self._calls[call_id]
-        call.item |= kept
+        call.item |= fields
         if call.item["type"] == "function_call":
             yield from self._done(call, "completed")
             return
         del self._calls[call_id]
-        self._ran = call
-        if "status" not in kept:
+        self._pending_result = call
+        if "status" not in fields:
             call.item["status"] = "completed"
 
-    def _done(self, call: _Call, status: str) -> Iterator[bytes]:
-        """A call of a function is complete, or cut off."""
+    def _done(self, call: _OpenCall, status: str) -> Iterator[bytes]:
+        """Close a call that is complete or truncated."""
         self._calls = {id: other for id, other in self._calls.items() if other is not call}
         if call.item["type"] == "function_call":
             call.item |= {"arguments": call.arguments, "status": status}
             if status == "completed":
                 name = "response.function_call_arguments.done"
-                yield self._about(call, name, arguments=call.arguments)
+                yield self._call_event(call, name, arguments=call.arguments)
         yield self._event("response.output_item.done", output_index=call.at, item=call.item)
 
     def _flush(self) -> Iterator[bytes]:
-        """A call that the provider ran is over."""
-        call, self._ran = self._ran, None
+        """Close a call that the provider ran."""
+        call, self._pending_result = self._pending_result, None
         if call is None:
             return
         item = call.item
-        _fill(item, call)
+        _fill_call_item(item, call)
         for step in PROGRESS_EVENTS[item["type"]]:
-            yield self._about(call, f"response.{item['type']}.{step}")
+            yield self._call_event(call, f"response.{item['type']}.{step}")
             if item["type"] == "code_interpreter_call" and step == "in_progress":
                 name = "response.code_interpreter_call_code"
-                yield self._about(call, f"{name}.delta", delta=item["code"])
-                yield self._about(call, f"{name}.done", code=item["code"])
+                yield self._call_event(call, f"{name}.delta", delta=item["code"])
+                yield self._call_event(call, f"{name}.done", code=item["code"])
         yield self._event("response.output_item.done", output_index=call.at, item=item)
 
 
-_CALLED: Final[dict[str, JsonObject]] = {
+_EMPTY_CALL_FIELDS: Final[dict[str, JsonObject]] = {
     "web_search_call": {"action": {"type": "search", "query": ""}},
     "code_interpreter_call": {"code": "", "container_id": "cntr_fake", "outputs": None},
     "file_search_call": {"queries": [], "results": None},
@@ -420,32 +423,32 @@ _CALLED: Final[dict[str, JsonObject]] = {
 }
 
 
-def _fill(item: JsonObject, call: _Call) -> None:
-    """What a call's item says when it is over: how it was called, and what came of it."""
+def _fill_call_item(item: JsonObject, call: _OpenCall) -> None:
+    """Fill the item of a finished call with its arguments and its outcome."""
     try:
         arguments = msgspec.json.decode(call.arguments or "{}")
     except msgspec.DecodeError:
         arguments = {"query": call.arguments}
-    said = call.result.text if call.result is not None else ""
+    output = call.result.text if call.result is not None else ""
     match item["type"]:
         case "web_search_call":
             item["action"] = arguments.get("action") or {**item["action"], **arguments}
         case "code_interpreter_call":
             item["code"] = arguments.get("code", item["code"])
-            if said:
-                item["outputs"] = [{"type": "logs", "logs": said}]
+            if output:
+                item["outputs"] = [{"type": "logs", "logs": output}]
         case "mcp_call":
             item["arguments"] = call.arguments or item["arguments"]
-            if said:
-                item["output"] = said
+            if output:
+                item["output"] = output
         case _:
             item |= {key: value for key, value in arguments.items() if key in item}
 
 
-def _kept(metadata: Metadata | None) -> JsonObject:
-    for kept in (metadata or {}).values():
-        if isinstance(kept, dict) and isinstance(kept.get("item"), dict):
-            return dict(kept["item"])
+def _item_in_metadata(metadata: Metadata | None) -> JsonObject:
+    for own in (metadata or {}).values():
+        if isinstance(own, dict) and isinstance(own.get("item"), dict):
+            return dict(own["item"])
     return {}
 
 
@@ -461,7 +464,7 @@ def _usage(usage: Usage) -> JsonObject:
 
 
 def new_dialect() -> FakeDialect:
-    """The language of one fake, with its memory."""
+    """Create the dialect of one fake provider, with its memory."""
     memory = ResponseMemory()
     return FakeDialect(
         problem=partial(request_problem, memory=memory),

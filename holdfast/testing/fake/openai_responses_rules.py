@@ -1,4 +1,4 @@
-"""Request checks of OpenAI's Responses API, as far as the fake knows them."""
+"""Request checks of OpenAI's Responses API, as far as its rules are known."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ REQUIRED_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "shell_call_output": ("call_id", "output"),
     "web_search_call": ("id", "action", "status"),
 }
-"""Items that may be sent, with what they have to have."""
+"""Types of items that may be sent, with their required fields."""
 ITEMS_WITHOUT_NULLS: Final = ("message", "reasoning", "function_call")
 ID_PREFIXES: Final = {"message": "msg", "reasoning": "rs", "function_call": "fc"}
 CALLS_WITH_OUTPUT: Final = frozenset(
     kind for kind in REQUIRED_FIELDS if f"{kind}_output" in REQUIRED_FIELDS
 )
 CONTENT_OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
-"""Outputs that may be more than text."""
+"""Types of outputs that may contain more than text."""
 CONTENT_TYPES: Final = {
     "user": ("input_text", "input_image", "input_file"),
     "system": ("input_text", "input_image", "input_file"),
@@ -98,9 +98,9 @@ CONTENT_TYPES: Final = {
 IMAGE_URL: Final = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,.|https?://")
 TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 SAMPLES_OR_EFFORT: Final = re.compile(r"gpt-5\.[1-4]")
-"""Models that have a temperature only while they do not think."""
+"""Models that accept a temperature only while they do not reason."""
 NON_REASONING_MODELS: Final = re.compile(r"gpt-4|gpt-3\.5|chatgpt")
-"""Models that do not think."""
+"""Models that do not reason."""
 TOOLS_REFUSED_AT_MINIMAL: Final = frozenset(
     {"code_interpreter", "file_search", "image_generation", "web_search", "web_search_preview"}
 )
@@ -109,29 +109,30 @@ MAX_ID_LENGTH: Final = 64
 
 
 class ResponseMemory:
-    """What the fake has said: the provider knows its own items, and what it was told to store."""
+    """Items that the fake has sent, and answers that it has stored."""
 
     def __init__(self) -> None:
         self.stored: dict[str, list[JsonObject]] = {}
-        """By the id of a response: all that came before its end, the response included."""
+        """Conversations by response id, including the response."""
         self.led_by: dict[str, str] = {}
-        """By the id of an item: the reasoning that stood directly before it."""
+        """Reasoning items by the id of the item directly after them."""
 
     def context(self, body: JsonObject) -> list[JsonObject]:
-        """What the model is given to read."""
-        given = body["input"]
-        if isinstance(given, str):
-            given = [{"type": "message", "role": "user", "content": given}]
+        """The items that the model reads: the stored ones, and those of the request."""
+        items = body["input"]
+        if isinstance(items, str):
+            items = [{"type": "message", "role": "user", "content": items}]
         earlier = body.get("previous_response_id")
-        return [*self.stored.get(earlier or "", ()), *given]
+        return [*self.stored.get(earlier or "", ()), *items]
 
 
-def _need(holds: object, message: str, code: str | None = None) -> None:
+def _demand(holds: object, message: str, code: str | None = None) -> None:
     if not holds:
         raise InvalidRequest(message, code=code)
 
 
 def request_problem(received: ReceivedRequest, memory: ResponseMemory) -> Problem | None:
+    """The first problem of a request, or None."""
     try:
         _check_head(received)
         body = _body(received)
@@ -167,54 +168,56 @@ def _body(received: ReceivedRequest) -> dict[str, Any]:
 
 def _check_fields(body: JsonObject) -> None:
     for name in body:
-        _need(name in BODY_FIELDS, f"Unknown parameter: '{name}'.", "unknown_parameter")
+        _demand(name in BODY_FIELDS, f"Unknown parameter: '{name}'.", "unknown_parameter")
     for name in ("model", "input"):
         missing = f"Missing required parameter: '{name}'."
-        _need(body.get(name) is not None, missing, "missing_required_parameter")
-    _need(body.get("stream") is True, "This fake only streams: set 'stream' to true.")
+        _demand(body.get(name) is not None, missing, "missing_required_parameter")
+    _demand(body.get("stream") is True, "This fake only streams: set 'stream' to true.")
     for name in body.get("include") or ():
-        _need(name in INCLUDE_VALUES, f"Invalid value: '{name}' for 'include'.", "invalid_value")
+        _demand(name in INCLUDE_VALUES, f"Invalid value: '{name}' for 'include'.", "invalid_value")
     key = body.get("prompt_cache_key")
-    _need(key is None or len(key) <= MAX_ID_LENGTH, "Invalid 'prompt_cache_key': string too long.")
+    _demand(
+        key is None or len(key) <= MAX_ID_LENGTH, "Invalid 'prompt_cache_key': string too long."
+    )
     tokens = body.get("max_output_tokens")
     low = "Invalid 'max_output_tokens': integer below minimum value."
-    _need(tokens is None or tokens >= 16, low, "integer_below_min_value")
+    _demand(tokens is None or tokens >= 16, low, "integer_below_min_value")
     for name, most in (("temperature", 2), ("top_p", 1)):
         value = body.get(name)
         fits = value is None or 0 <= value <= most
-        _need(fits, f"Invalid '{name}': decimal above maximum value.", "decimal_above_max_value")
+        _demand(fits, f"Invalid '{name}': decimal above maximum value.", "decimal_above_max_value")
 
 
 def _check_reasoning(body: JsonObject) -> None:
-    given = body.get("reasoning") or {}
-    for name in given:
-        known = name in ("effort", "summary", "context", "mode", "generate_summary")
-        _need(known, f"Unknown parameter: 'reasoning.{name}'.", "unknown_parameter")
-    effort = given.get("effort")
+    reasoning = body.get("reasoning") or {}
+    for name in reasoning:
+        is_known = name in ("effort", "summary", "context", "mode", "generate_summary")
+        _demand(is_known, f"Unknown parameter: 'reasoning.{name}'.", "unknown_parameter")
+    effort = reasoning.get("effort")
     fits = effort is None or effort in EFFORTS
-    _need(fits, f"Invalid value: '{effort}' for 'reasoning.effort'.", "invalid_value")
+    _demand(fits, f"Invalid value: '{effort}' for 'reasoning.effort'.", "invalid_value")
     if effort not in (None, "none") and SAMPLES_OR_EFFORT.match(str(body["model"])):
         for name in ("temperature", "top_p"):
-            said = f"Unsupported parameter: '{name}' is not supported with this model."
-            _need(name not in body, said, "unsupported_parameter")
+            problem = f"Unsupported parameter: '{name}' is not supported with this model."
+            _demand(name not in body, problem, "unsupported_parameter")
     if effort == "minimal":
         tools = {
             str(tool.get("type")) for tool in body.get("tools") or ()
         } & TOOLS_REFUSED_AT_MINIMAL
         names = ", ".join(sorted(tools))
-        said = f"The following tools cannot be used with reasoning.effort 'minimal': {names}."
-        _need(not tools, said)
+        problem = f"The following tools cannot be used with reasoning.effort 'minimal': {names}."
+        _demand(not tools, problem)
     if NON_REASONING_MODELS.match(str(body["model"])):
-        _check_thoughtless(body)
+        _check_non_reasoning(body)
 
 
-def _check_thoughtless(body: JsonObject) -> None:
-    asked = "reasoning.encrypted_content" in (body.get("include") or ())
-    _need(not asked, "Encrypted content is not supported with this model.")
-    given = body["input"] if isinstance(body["input"], list) else []
-    thinks = any(item.get("type") == "reasoning" for item in given)
-    _need(
-        not thinks,
+def _check_non_reasoning(body: JsonObject) -> None:
+    wants_encrypted = "reasoning.encrypted_content" in (body.get("include") or ())
+    _demand(not wants_encrypted, "Encrypted content is not supported with this model.")
+    items = body["input"] if isinstance(body["input"], list) else []
+    has_reasoning = any(item.get("type") == "reasoning" for item in items)
+    _demand(
+        not has_reasoning,
         "Reasoning input items can only be provided to a reasoning or computer use model. Remove "
         "reasoning items from your input and try again.",
     )
@@ -224,13 +227,13 @@ def _check_tools(body: JsonObject) -> None:
     names: set[str] = set()
     for at, tool in enumerate(body.get("tools") or ()):
         kind = tool.get("type")
-        _need(kind, f"Missing required parameter: 'tools[{at}].type'.")
+        _demand(kind, f"Missing required parameter: 'tools[{at}].type'.")
         if kind not in ("function", "custom"):
             continue
         name = tool.get("name") or ""
         invalid = f"Invalid 'tools[{at}].name': string does not match pattern."
-        _need(TOOL_NAME.fullmatch(name), invalid, "invalid_value")
-        _need(name not in names, f"Duplicate tool name: '{name}'.")
+        _demand(TOOL_NAME.fullmatch(name), invalid, "invalid_value")
+        _demand(name not in names, f"Duplicate tool name: '{name}'.")
         names.add(name)
         schema = tool.get("parameters")
         if kind == "function" and schema is not None:
@@ -238,40 +241,42 @@ def _check_tools(body: JsonObject) -> None:
 
 
 def _check_text(body: JsonObject) -> None:
-    given = (body.get("text") or {}).get("format") or {"type": "text"}
-    _need(given.get("type") in ("text", "json_object", "json_schema"), "Invalid 'text.format'.")
-    if given["type"] == "json_schema":
-        name = given.get("name") or ""
-        _need(TOOL_NAME.fullmatch(name), "Invalid 'text.format.name'.", "invalid_value")
-        _check_schema(f"response_format '{name}'", given.get("schema"), given.get("strict"))
+    format = (body.get("text") or {}).get("format") or {"type": "text"}
+    _demand(format.get("type") in ("text", "json_object", "json_schema"), "Invalid 'text.format'.")
+    if format["type"] == "json_schema":
+        name = format.get("name") or ""
+        _demand(TOOL_NAME.fullmatch(name), "Invalid 'text.format.name'.", "invalid_value")
+        _check_schema(f"response_format '{name}'", format.get("schema"), format.get("strict"))
 
 
 def _check_schema(about: str, schema: Any, strict: object) -> None:
     invalid = f"Invalid schema for {about}: "
     code = "invalid_function_parameters" if about.startswith("function") else None
     fits = isinstance(schema, dict) and schema.get("type") == "object"
-    _need(fits, f"{invalid}schema must be a JSON Schema of 'type: \"object\"'.", code)
-    _need("properties" in schema, f"{invalid}object schema missing properties.", code)
+    _demand(fits, f"{invalid}schema must be a JSON Schema of 'type: \"object\"'.", code)
+    _demand("properties" in schema, f"{invalid}object schema missing properties.", code)
     if about.startswith("function"):
         forbidden = "/".join(f"'{word}'" for word in KEYWORDS_REFUSED_AT_ROOT)
-        said = f"{invalid}schema must have type 'object' and not have {forbidden} at the top level."
-        _need(not set(KEYWORDS_REFUSED_AT_ROOT) & schema.keys(), said, code)
+        problem = (
+            f"{invalid}schema must have type 'object' and not have {forbidden} at the top level."
+        )
+        _demand(not set(KEYWORDS_REFUSED_AT_ROOT) & schema.keys(), problem, code)
     if not strict:
         return
-    _need("anyOf" not in schema, f"{invalid}'anyOf' is not permitted at the root.", code)
+    _demand("anyOf" not in schema, f"{invalid}'anyOf' is not permitted at the root.", code)
     for path, inner in _objects(schema):
         closed = inner.get("additionalProperties") is False
-        said = f"{invalid}In context={path}, 'additionalProperties' is required to be false."
-        _need(closed, said, code)
+        problem = f"{invalid}In context={path}, 'additionalProperties' is required to be false."
+        _demand(closed, problem, code)
         names = set(inner.get("properties") or ())
-        said = f"{invalid}In context={path}, 'required' is required to have every property."
-        _need(set(inner.get("required") or ()) == names, said, code)
+        problem = f"{invalid}In context={path}, 'required' is required to have every property."
+        _demand(set(inner.get("required") or ()) == names, problem, code)
 
 
 def _objects(
     schema: Any, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], JsonObject]]:
-    """All schemas of objects inside of a schema."""
+    """All schemas of objects inside a schema, with their paths."""
     if isinstance(schema, dict):
         if schema.get("type") == "object":
             yield path, schema
@@ -286,25 +291,25 @@ def _objects(
 
 
 def _check_items(body: JsonObject) -> None:
-    given = body["input"]
-    if isinstance(given, str):
+    items = body["input"]
+    if isinstance(items, str):
         return
-    _need(isinstance(given, list), "Invalid type for 'input': expected a string or a list.")
-    for at, item in enumerate(given):
+    _demand(isinstance(items, list), "Invalid type for 'input': expected a string or a list.")
+    for at, item in enumerate(items):
         where = f"input[{at}]"
         kind = str(item.get("type") or ("message" if "role" in item else None))
-        _need(
+        _demand(
             kind in REQUIRED_FIELDS, f"Invalid value: '{kind}' for '{where}.type'.", "invalid_value"
         )
         for name in REQUIRED_FIELDS[kind]:
             missing = f"Missing required parameter: '{where}.{name}'."
-            _need(name in item, missing, "missing_required_parameter")
+            _demand(name in item, missing, "missing_required_parameter")
         unknown = f"Unknown parameter: '{where}.created_by'."
-        _need("created_by" not in item, unknown, "unknown_parameter")
+        _demand("created_by" not in item, unknown, "unknown_parameter")
         if kind in ITEMS_WITHOUT_NULLS:
             for name, value in item.items():
-                got = f"Invalid type for '{where}.{name}': got null instead."
-                _need(value is not None, got, "invalid_type")
+                null = f"Invalid type for '{where}.{name}': got null instead."
+                _demand(value is not None, null, "invalid_type")
         _check_ids(where, kind, item)
         if kind == "message":
             _check_message(where, item)
@@ -317,44 +322,50 @@ def _check_ids(where: str, kind: str, item: JsonObject) -> None:
     prefix = ID_PREFIXES.get(kind, "")
     if id is not None:
         begins = f"Invalid '{where}.id': '{id}'. Expected an ID that begins with '{prefix}'."
-        _need(id.startswith(prefix), begins, "invalid_value")
+        _demand(id.startswith(prefix), begins, "invalid_value")
     call_id = item.get("call_id")
     fits = call_id is None or 0 < len(call_id) <= MAX_ID_LENGTH
-    _need(fits, f"Invalid '{where}.call_id': string too long.", "string_above_max_length")
+    _demand(fits, f"Invalid '{where}.call_id': string too long.", "string_above_max_length")
     for name in ("arguments", "name"):
         value = item.get(name, "")
-        _need(isinstance(value, str), f"Invalid type for '{where}.{name}'.", "invalid_type")
+        _demand(isinstance(value, str), f"Invalid type for '{where}.{name}'.", "invalid_type")
     if kind == "function_call":
         invalid = f"Invalid '{where}.name': string does not match pattern."
-        _need(TOOL_NAME.fullmatch(item["name"]), invalid, "invalid_value")
+        _demand(TOOL_NAME.fullmatch(item["name"]), invalid, "invalid_value")
 
 
 def _check_message(where: str, item: JsonObject) -> None:
     role = item["role"]
-    _need(role in CONTENT_TYPES, f"Invalid value: '{role}' for '{where}.role'.", "invalid_value")
+    _demand(role in CONTENT_TYPES, f"Invalid value: '{role}' for '{where}.role'.", "invalid_value")
     if not isinstance(item["content"], str):
         _check_content(f"{where}.content", item["content"], CONTENT_TYPES[role])
     if role == "assistant" and "id" in item:
         for content in item["content"]:
-            told = content["type"] == "refusal" or "annotations" in content
-            _need(told, f"Missing required parameter: '{where}.content.annotations'.")
+            is_complete = content["type"] == "refusal" or "annotations" in content
+            _demand(is_complete, f"Missing required parameter: '{where}.content.annotations'.")
 
 
 def _check_content(where: str, content: Any, kinds: Sequence[str]) -> None:
-    _need(isinstance(content, list), f"Invalid type for '{where}'.", "invalid_type")
+    _demand(isinstance(content, list), f"Invalid type for '{where}'.", "invalid_type")
     for at, part in enumerate(content):
         kind = part.get("type")
-        known = ", ".join(f"'{name}'" for name in kinds)
-        invalid = f"Invalid value: '{kind}' for '{where}[{at}].type'. Supported values: {known}."
-        _need(kind in kinds, invalid, "invalid_value")
-        said = {
+        supported = ", ".join(f"'{name}'" for name in kinds)
+        invalid = (
+            f"Invalid value: '{kind}' for '{where}[{at}].type'. Supported values: {supported}."
+        )
+        _demand(kind in kinds, invalid, "invalid_value")
+        is_complete = {
             "input_image": IMAGE_URL.match(part.get("image_url") or "") or part.get("file_id"),
             "input_file": (part.get("file_data") and part.get("filename"))
             or part.get("file_url")
             or part.get("file_id"),
             "refusal": isinstance(part.get("refusal"), str),
         }.get(kind, isinstance(part.get("text"), str))
-        _need(said, f"Missing required parameter in '{where}[{at}]'.", "missing_required_parameter")
+        _demand(
+            is_complete,
+            f"Missing required parameter in '{where}[{at}]'.",
+            "missing_required_parameter",
+        )
 
 
 # --- What belongs together ----------------------------------------------------------------------
@@ -372,61 +383,61 @@ def _check_order(body: JsonObject, memory: ResponseMemory) -> None:
     ids = [item["id"] for item in items if item.get("id")]
     for id in ids:
         again = f"Duplicate item found with id {id}. Remove duplicate items from your input."
-        _need(ids.count(id) == 1, again)
+        _demand(ids.count(id) == 1, again)
     _check_pairs(items)
     for at, item in enumerate(items):
         kind = item.get("type")
         if kind == "reasoning":
-            _check_thought(items, at, body, memory)
+            _check_reasoning_item(items, at, body, memory)
         led_by = memory.led_by.get(item.get("id") or "")
         if led_by is not None:
             before = items[at - 1] if at else {}
             direct = before.get("id") == led_by
             fits = direct if kind == "web_search_call" else led_by in ids
-            said = f"Item '{item['id']}' of type '{kind}' was provided without its required "
-            _need(fits, f"{said}'reasoning' item: '{led_by}'.")
+            prefix = f"Item '{item['id']}' of type '{kind}' was provided without its required "
+            _demand(fits, f"{prefix}'reasoning' item: '{led_by}'.")
 
 
-def _check_thought(
+def _check_reasoning_item(
     items: Sequence[JsonObject], at: int, body: JsonObject, memory: ResponseMemory
 ) -> None:
     item = items[at]
     id = item["id"]
     if not item.get("encrypted_content") and not item.get("content"):
-        known = any(item in said for said in memory.stored.values())
+        is_stored = any(item in context for context in memory.stored.values())
         if body.get("store") is False:
-            _need(
+            _demand(
                 False,
                 f"Item with id '{id}' not found. Items are not persisted when `store` is set to "
                 "false. Try again with `store` set to true, or remove this item from your input.",
             )
-        _need(known, f"Item with id '{id}' not found.")
+        _demand(is_stored, f"Item with id '{id}' not found.")
     rest = [other for other in items[at + 1 :] if other.get("type") != "reasoning"]
     following = rest[0] if rest else {"role": "nobody"}
     spoke = following.get("role", "assistant") == "assistant"
     answered = str(following.get("type")).endswith("_output")
-    said = f"Item '{id}' of type 'reasoning' was provided without its required following item."
-    _need(spoke and not answered, said)
+    context = f"Item '{id}' of type 'reasoning' was provided without its required following item."
+    _demand(spoke and not answered, context)
 
 
 def _check_pairs(items: Sequence[JsonObject]) -> None:
-    """Every call has one output behind it, and every output a call before it."""
+    """Check that every call has one output after it, and every output a call before it."""
     waiting: set[str] = set()
     called: set[str] = set()
     for item in items:
         kind = str(item.get("type"))
         id = item.get("call_id") or item.get("id") or ""
         if kind in CALLS_WITH_OUTPUT:
-            _need(id not in called, f"Duplicate function call with call_id {id}.")
+            _demand(id not in called, f"Duplicate function call with call_id {id}.")
             called.add(id)
             waiting.add(id)
         elif kind.removesuffix("_output") in CALLS_WITH_OUTPUT:
             lost = f"No tool call found for function call output with call_id {id}."
-            _need(id in called, lost)
-            _need(id in waiting, f"Duplicate tool output for function call {id}.")
+            _demand(id in called, lost)
+            _demand(id in waiting, f"Duplicate tool output for function call {id}.")
             waiting.remove(id)
     for id in sorted(waiting):
-        _need(False, f"No tool output found for function call {id}.")
+        _demand(False, f"No tool output found for function call {id}.")
 
 
 BODY_CHECKS: Final[tuple[Callable[[JsonObject], None], ...]] = (

@@ -39,7 +39,8 @@ from holdfast.testing.fake.server import serve
 from holdfast.testing.script import Fault, ScriptedTurn, ScriptEnded, ScriptPlayer
 
 if TYPE_CHECKING:
-    from holdfast.providers.http import HttpResponse  # with it comes a client that no fake needs
+    # it would import aiohttp, which fakes do not need
+    from holdfast.providers.http import HttpResponse
 
 STREAM_HEADERS: Final = {"Content-Type": "text/event-stream; charset=utf-8"}
 JSON_HEADERS: Final = {"Content-Type": "application/json"}
@@ -48,8 +49,8 @@ JSON_HEADERS: Final = {"Content-Type": "application/json"}
 class FakeProvider:
     """Plays a script, one turn per request, and refuses requests that the real provider refuses.
 
-    It is an `Http`, so a model given `http=fake` talks to it in memory, with delays in virtual
-    time. `async with fake.serve() as base_url` puts it on loopback, for any client.
+    It is an `Http`, so a model created with `http=fake` uses it in memory, with delays in virtual
+    time. `async with fake.serve() as base_url` serves it on loopback, for any client.
     """
 
     def __init__(
@@ -62,12 +63,12 @@ class FakeProvider:
     ) -> None:
         """`check=False` accepts any request."""
         if protocol not in get_args(WireProtocol):
-            known = ", ".join(get_args(WireProtocol))
-            raise ConfigError(f"no fake speaks {protocol!r}: use one of {known}")
+            names = ", ".join(get_args(WireProtocol))
+            raise ConfigError(f"there is no fake for {protocol!r}: use one of {names}")
         module = import_module(f"holdfast.testing.fake.{protocol}")
-        language = module.DIALECT
-        # One that remembers what it has said is made anew for each provider.
-        self._language = cast(FakeDialect, language() if callable(language) else language)
+        dialect = module.DIALECT
+        # A dialect with a memory is created for each provider.
+        self._dialect = cast(FakeDialect, dialect() if callable(dialect) else dialect)
         self._script = ScriptPlayer(script, default)
         self._check = check
         self.requests: list[ReceivedRequest] = []
@@ -85,6 +86,7 @@ class FakeProvider:
     def post(
         self, url: str, headers: Mapping[str, str], body: bytes
     ) -> AbstractAsyncContextManager[HttpResponse]:
+        """Answer a request in memory, as an `Http`."""
         return self._post(url, headers, body)
 
     def serve(self) -> AbstractAsyncContextManager[str]:
@@ -105,16 +107,16 @@ class FakeProvider:
             except ConnectionLost:
                 raise ProviderError("the connection was lost", kind="network") from None
             assert isinstance(head, ResponseHead)
-            yield _Reply(head, exchange)
+            yield _MemoryResponse(head, exchange)
         finally:
             await exchange.aclose()
 
     async def exchange(self, received: ReceivedRequest) -> AsyncGenerator[ResponseHead | bytes]:
-        """Answer one request: the head first, then the body as it goes out."""
+        """Answer one request: the head first, then the pieces of the body."""
         self.requests.append(received)
         self.open += 1
         try:
-            problem = self._language.problem(received) if self._check else None
+            problem = self._dialect.problem(received) if self._check else None
             if problem is not None:
                 self.problems.append(problem)
                 for piece in self._refuse(problem, {}):
@@ -133,7 +135,7 @@ class FakeProvider:
                 yield piece
             return
         usage = next((step.usage for step in steps if isinstance(step, Finished)), None)
-        playing = _Playing(self._language.encoder(received, usage))
+        playback = _Playback(self._dialect.encoder(received, usage))
         for step in steps:
             if isinstance(step, FixedResponse):
                 yield ResponseHead(step.status, step.headers)
@@ -143,18 +145,18 @@ class FakeProvider:
                 try:
                     await _call(step, received)
                 except ProviderError as error:
-                    for piece in self._fail(playing, error):
+                    for piece in self._fail(playback, error):
                         yield piece
                     return
                 continue
-            async for piece in playing.take(step):
+            async for piece in playback.take(step):
                 yield piece
-        async for piece in playing.finish():
+        async for piece in playback.finish():
             yield piece
 
-    def _fail(self, playing: _Playing, error: ProviderError) -> list[ResponseHead | bytes]:
-        if playing.begun:
-            return [*playing.encoder.failure(problem_of(error))]
+    def _fail(self, playback: _Playback, error: ProviderError) -> list[ResponseHead | bytes]:
+        if playback.opened:
+            return [*playback.encoder.failure(problem_of(error))]
         headers = {}
         if error.retry_after is not None:
             headers["Retry-After"] = f"{error.retry_after:g}"
@@ -165,27 +167,27 @@ class FakeProvider:
     def _refuse(self, problem: Problem, headers: Mapping[str, str]) -> list[ResponseHead | bytes]:
         return [
             ResponseHead(problem.status, {**JSON_HEADERS, **headers}),
-            self._language.refusal(problem),
+            self._dialect.refusal(problem),
         ]
 
 
-class _Playing:
-    """One answer as it goes out, with its faults."""
+class _Playback:
+    """Sends one answer, with its faults."""
 
     def __init__(self, speaker: AnswerEncoder) -> None:
         self.encoder = speaker
-        self.begun = False
+        self.opened = False
         self._garble = False
         self._swap = 0
-        """Events that are still to be held back."""
+        """Number of events to hold back."""
         self._held: list[bytes] = []
         self._drip: Dripping | None = None
 
     async def take(self, step: Delta | Fault) -> AsyncGenerator[ResponseHead | bytes]:
         if isinstance(step, LostConnection):
             raise ConnectionLost
-        if not self.begun:
-            self.begun = True
+        if not self.opened:
+            self.opened = True
             yield ResponseHead(200, STREAM_HEADERS)
             async for piece in self._send(self.encoder.opening()):
                 yield piece
@@ -207,14 +209,14 @@ class _Playing:
                         yield piece
                     await anyio.sleep(seconds)
             case Fault():
-                raise TypeError(f"{step!r} is no fault of a fake provider")
+                raise TypeError(f"{step!r} is not a fault of a fake provider")
             case _:
                 async for piece in self._send(self.encoder.encode_delta(step)):
                     yield piece
 
     async def finish(self) -> AsyncGenerator[ResponseHead | bytes]:
-        """The end of the body. Something is said even if the script says nothing at all."""
-        if not self.begun:
+        """End the body. The headers and first events are sent even for an empty script."""
+        if not self.opened:
             async for piece in self.take(OpenResponse()):
                 yield piece
         for event in self._held:
@@ -228,7 +230,7 @@ class _Playing:
 
     def _garbled(self, event: bytes) -> bytes:
         start = event.find(b"data: ")
-        if not self._garble or start < 0:  # a comment has no JSON that could be cut off
+        if not self._garble or start < 0:  # a comment has no JSON to truncate
             return event
         self._garble = False
         return event[: (start + len(b"data: ") + len(event)) // 2].rstrip(b"\n") + b"\n\n"
@@ -262,8 +264,8 @@ async def _call(step: object, received: ReceivedRequest) -> None:
         await anyio.lowlevel.checkpoint()
 
 
-class _Reply:
-    """An answer in memory."""
+class _MemoryResponse:
+    """A response in memory."""
 
     def __init__(self, head: ResponseHead, exchange: AsyncGenerator[ResponseHead | bytes]) -> None:
         self.status = head.status

@@ -1,4 +1,4 @@
-"""Serves a fake provider on loopback: enough of HTTP/1.1 for any client, and to break it."""
+"""Serves a fake provider on loopback, with enough of HTTP/1.1 for any client and for its faults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_HEAD_BYTES: Final = 64 * 1024
 
 @asynccontextmanager
 async def serve(exchange: Exchange) -> AsyncIterator[str]:
-    """Answer requests as long as the block runs. Gives the base URL."""
+    """Answer requests during the block. Yields the base URL."""
 
     errors: list[Exception] = []
 
@@ -30,8 +30,8 @@ async def serve(exchange: Exchange) -> AsyncIterator[str]:
         try:
             await _talk(stream, exchange)
         except (anyio.BrokenResourceError, anyio.EndOfStream, anyio.IncompleteRead):
-            pass  # the client has left
-        except Exception as raised:  # by a function in the script: the test that wrote it is told
+            pass  # the client has disconnected
+        except Exception as raised:  # raised by a function in the script: passed on to the test
             errors.append(raised)
         finally:
             with anyio.CancelScope(shield=True):
@@ -46,12 +46,12 @@ async def serve(exchange: Exchange) -> AsyncIterator[str]:
             except Exception as raised:
                 errors.insert(0, raised)
             group.cancel_scope.cancel()
-        if errors:  # as it was: a task group would put it into a group of its own
+        if errors:  # raised unchanged: a task group would wrap it in a group
             raise errors[0]
 
 
 async def _talk(stream: SocketStream, exchange: Exchange) -> None:
-    """All requests of one connection."""
+    """Answer all requests of one connection."""
     reader = BufferedByteReceiveStream(stream)
     while True:
         received = await _read(reader)
@@ -59,7 +59,7 @@ async def _talk(stream: SocketStream, exchange: Exchange) -> None:
         try:
             await _write(stream, answering)
         except ConnectionLost:
-            return  # without the end that the body needs
+            return  # without the final chunk of the body
         finally:
             await answering.aclose()
 

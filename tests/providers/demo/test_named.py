@@ -39,7 +39,7 @@ def test_there_is_only_one(name: str) -> None:
     ids=str,
 )
 def test_what_it_has_no_use_for_is_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=f"demo asks nobody: leave {next(iter(given))} out"):
+    with pytest.raises(ConfigError, match=f"demo sends no requests: leave {next(iter(given))} out"):
         model("demo", **given)
 
 
