@@ -123,29 +123,29 @@ SCRIPT: Final[list[ScriptItem]] = [
 
 async def test_nine_blocks_come_back_as_they_came() -> None:
     fake = FakeProvider("anthropic", [SCRIPT])
-    kept = await answer(fake, ASK)
-    assert await sent_back(kept) == NINE
+    message = await answer(fake, ASK)
+    assert await sent_back(message) == NINE
 
 
 async def test_the_arguments_of_a_call_come_back_letter_by_letter() -> None:
     written = '{ "b":1.0,"a": 12345678901234567890, "e":"\\u00e9" }'
     fake = FakeProvider("anthropic", [call_raw("weather", written, id="toolu_1", chunks=7)])
-    kept = await answer(fake, ASK)
+    message = await answer(fake, ASK)
     again = FakeProvider("anthropic", [say("Fine.")])
     model = Anthropic("claude-opus-5", api_key="k", http=again)
     results = results_message([ToolResult("toolu_1", "weather", (Text("ok"),))])
-    async for _ in model.stream(Request(messages=(ASK, kept, results))):
+    async for _ in model.stream(Request(messages=(ASK, message, results))):
         pass
     assert f'"input":{written}'.encode() in again.requests[0].body
 
 
 async def test_a_thought_that_is_not_shown_comes_back_with_its_signature() -> None:
     fake = FakeProvider("anthropic", [[PartEnded("sig"), say("Hello.")]])
-    kept = await answer(fake, ASK)
-    thought = kept.parts[0]
+    message = await answer(fake, ASK)
+    thought = message.parts[0]
     assert isinstance(thought, Reasoning)
     assert (thought.text, thought.signature) == ("", "sig")
-    assert (await sent_back(kept))[0] == {"type": "thinking", "thinking": "", "signature": "sig"}
+    assert (await sent_back(message))[0] == {"type": "thinking", "thinking": "", "signature": "sig"}
 
 
 CITED: Final = {
@@ -172,12 +172,12 @@ async def test_citations_come_back_and_are_told_as_sources() -> None:
         [say(" and warm"), PartEnded(metadata=note(citations=[CITED]))],
         say("."),
     ]
-    kept = await answer(FakeProvider("anthropic", [script]), ASK)
-    assert [part for part in kept.parts if isinstance(part, Source)] == [
+    message = await answer(FakeProvider("anthropic", [script]), ASK)
+    assert [part for part in message.parts if isinstance(part, Source)] == [
         Source("https://weather.example/oslo", "Oslo")
     ]
-    assert kept.text == "It is sunny and warm."
-    assert await sent_back(kept) == [
+    assert message.text == "It is sunny and warm."
+    assert await sent_back(message) == [
         {"type": "text", "text": "It is "},
         {"type": "text", "text": "sunny", "citations": [CITED, IN_A_FILE]},
         {"type": "text", "text": " and warm", "citations": [CITED]},
@@ -186,11 +186,11 @@ async def test_citations_come_back_and_are_told_as_sources() -> None:
 
 
 async def test_sources_of_a_script_are_citations() -> None:
-    kept = await answer(
+    message = await answer(
         FakeProvider("anthropic", [[say("Sunny."), PartAdded(Source("https://a.example", "A"))]]),
         ASK,
     )
-    assert Source("https://a.example", "A") in kept.parts
+    assert Source("https://a.example", "A") in message.parts
 
 
 async def test_calls_that_code_made_over_there_come_back_nested_as_they_were() -> None:
@@ -241,39 +241,39 @@ async def test_calls_that_code_made_over_there_come_back_nested_as_they_were() -
         block(nested[7]),
         say("It is sunny."),
     ]
-    kept = await answer(FakeProvider("anthropic", [script]), ASK)
-    assert await sent_back(kept) == nested
+    message = await answer(FakeProvider("anthropic", [script]), ASK)
+    assert await sent_back(message) == nested
 
 
 async def test_blocks_that_nobody_knows_come_back() -> None:
     new = {"type": "hologram", "pixels": [1, 2.5, None], "sig": "x=="}
-    kept = await answer(FakeProvider("anthropic", [[say("Look:"), block(new)]]), ASK)
-    assert await sent_back(kept) == [{"type": "text", "text": "Look:"}, new]
+    message = await answer(FakeProvider("anthropic", [[say("Look:"), block(new)]]), ASK)
+    assert await sent_back(message) == [{"type": "text", "text": "Look:"}, new]
 
 
 async def test_a_call_of_the_provider_without_a_result_is_left_out() -> None:
     pending = call_raw("web_search", '{"query":"x"}', id="srvtoolu_9", provider_executed=True)
     script = [say("Hm."), pending, call_raw("clock", "{}", id="toolu_1")]
-    kept = await answer(FakeProvider("anthropic", [script]), ASK)
-    assert [one["type"] for one in await sent_back(kept)] == ["text", "tool_use"]
+    message = await answer(FakeProvider("anthropic", [script]), ASK)
+    assert [one["type"] for one in await sent_back(message)] == ["text", "tool_use"]
 
 
 async def test_an_id_that_was_taken_is_another_one_for_the_call_and_its_result() -> None:
     call = ToolCall("id-1", "web_search", "{}", provider_executed=True)
     server = replace(call, metadata=note(type="server_tool_use", index=0))
     found = ToolResult("id-1", "web_search", (), metadata=note(block=FOUND, index=1))
-    kept = Message(
+    stored = Message(
         "assistant", (server, replace(found, provider_executed=True)), "answer", model=OPUS
     )
-    ran, result = await sent_back(kept)
+    ran, result = await sent_back(stored)
     assert ran["id"] == result["tool_use_id"] == "id-1"
 
 
 async def test_a_call_forgets_the_code_that_made_it_when_that_is_left_out() -> None:
     caller = {"type": "code_execution_20260120", "tool_id": "srvtoolu_gone"}
     call = ToolCall("toolu_1", "clock", "{}", metadata=note(extra={"caller": caller}))
-    kept = Message("assistant", (call,), "answer", model=OPUS)
-    assert await sent_back(kept) == [
+    stored = Message("assistant", (call,), "answer", model=OPUS)
+    assert await sent_back(stored) == [
         {"type": "tool_use", "id": "toolu_1", "name": "clock", "input": {}}
     ]
 
@@ -281,8 +281,8 @@ async def test_a_call_forgets_the_code_that_made_it_when_that_is_left_out() -> N
 async def test_who_made_a_call_comes_back() -> None:
     extra = {"caller": {"type": "direct"}, "toolset_name": "browser"}
     script = whole_call("toolu_1", "click", '{"x":1}', extra=extra)
-    kept = await answer(FakeProvider("anthropic", [script]), ASK)
-    assert await sent_back(kept) == [
+    message = await answer(FakeProvider("anthropic", [script]), ASK)
+    assert await sent_back(message) == [
         {"type": "tool_use", "id": "toolu_1", "name": "click", "input": {"x": 1}, **extra}
     ]
 
@@ -291,14 +291,14 @@ async def test_who_made_a_call_comes_back() -> None:
 
 
 async def test_a_thought_that_was_cut_off_is_left_out() -> None:
-    kept = Message(
+    stored = Message(
         "assistant",
         (Reasoning("I sho"), Text("Let me")),
         "answer",
         finish="interrupted",
         model=OPUS,
     )
-    assert await sent_back(kept) == [{"type": "text", "text": "Let me"}]
+    assert await sent_back(stored) == [{"type": "text", "text": "Let me"}]
 
 
 @pytest.mark.parametrize(
@@ -312,8 +312,8 @@ async def test_a_thought_that_was_cut_off_is_left_out() -> None:
 async def test_an_answer_of_which_nothing_can_be_sent_is_left_out(parts: tuple[Any, ...]) -> None:
     fake = FakeProvider("anthropic", [say("Fine.")])
     model = Anthropic("claude-opus-5", api_key="k", http=fake)
-    kept = Message("assistant", parts, "answer", finish="interrupted", model=OPUS)
-    history = (ASK, kept, user_message("And now?"))
+    stored = Message("assistant", parts, "answer", finish="interrupted", model=OPUS)
+    history = (ASK, stored, user_message("And now?"))
     async for _ in model.stream(Request(messages=history)):
         pass
     (sent,) = fake.requests[0].json["messages"]
@@ -326,9 +326,9 @@ async def test_a_text_that_was_cut_off_stays_behind_the_results_before_it() -> N
     assembly = Assembly(model.name, ports())
     async for delta in model.stream(Request(messages=(ASK,))):
         assembly.feed(delta)
-    kept = assembly.partial("interrupted")
-    assert kept is not None
-    assert [one["type"] for one in await sent_back(kept)] == [
+    message = assembly.partial("interrupted")
+    assert message is not None
+    assert [one["type"] for one in await sent_back(message)] == [
         "thinking",
         "text",
         "server_tool_use",
@@ -341,7 +341,7 @@ async def test_a_text_that_was_cut_off_stays_behind_the_results_before_it() -> N
 
 
 async def test_what_others_thought_and_ran_is_told_in_words_or_not_at_all() -> None:
-    kept = Message(
+    stored = Message(
         "assistant",
         (
             Reasoning("Secret.", "their-sig", metadata={"openai": {"id": "rs_1"}}),
@@ -352,7 +352,7 @@ async def test_what_others_thought_and_ran_is_told_in_words_or_not_at_all() -> N
         "answer",
         model="openai:gpt-5",
     )
-    assert await sent_back(kept) == [
+    assert await sent_back(stored) == [
         {"type": "text", "text": '[web_search {"q":"x"} → Sunny.]'},
         {"type": "text", "text": "It is sunny."},
     ]
@@ -360,7 +360,7 @@ async def test_what_others_thought_and_ran_is_told_in_words_or_not_at_all() -> N
 
 async def test_a_record_without_the_block_is_told_in_words() -> None:
     """As some other adapter for the same provider may have made it."""
-    kept = Message(
+    stored = Message(
         "assistant",
         (
             ToolCall("ws_1", "web_search", '{"q":"x"}', provider_executed=True),
@@ -369,18 +369,18 @@ async def test_a_record_without_the_block_is_told_in_words() -> None:
         "answer",
         model=OPUS,
     )
-    assert await sent_back(kept) == [{"type": "text", "text": '[web_search {"q":"x"} → Sunny.]'}]
+    assert await sent_back(stored) == [{"type": "text", "text": '[web_search {"q":"x"} → Sunny.]'}]
 
 
 async def test_after_another_provider_spoke_everything_is_there_again() -> None:
-    kept = await answer(FakeProvider("anthropic", [SCRIPT]), ASK)
-    results = [ToolResult(call.id, call.tool, (Text("ok"),)) for call in kept.calls[1:]]
+    message = await answer(FakeProvider("anthropic", [SCRIPT]), ASK)
+    results = [ToolResult(call.id, call.tool, (Text("ok"),)) for call in message.calls[1:]]
     other = Message(
         "assistant", (Reasoning("Mine."), Text("Sunny.")), "answer", model="openai:gpt-5"
     )
     fake = FakeProvider("anthropic", [say("Fine.")])
     model = Anthropic("claude-opus-5", api_key="k", http=fake)
-    history = (ASK, kept, results_message(results), other, user_message("Sure?"))
+    history = (ASK, message, results_message(results), other, user_message("Sure?"))
     async for _ in model.stream(Request(messages=load(dump(history)))):
         pass
     assert fake.problems == []
@@ -392,11 +392,11 @@ async def test_after_another_provider_spoke_everything_is_there_again() -> None:
 @pytest.mark.parametrize("id", ["call:1", "functions.x:0", "héllo", "a/b", "\ud800"])
 async def test_ids_of_others_are_spelled_with_letters_that_are_taken(id: str) -> None:
     calls = (ToolCall(id, "fs.read", "{}"), ToolCall(f"{id}!", "clock", "{}"))
-    kept = Message("assistant", calls, "answer", model="other:model")
+    stored = Message("assistant", calls, "answer", model="other:model")
     fake = FakeProvider("anthropic", [say("Fine.")])
     model = Anthropic("claude-opus-5", api_key="k", http=fake)
     results = results_message([ToolResult(call.id, call.tool, (Text("ok"),)) for call in calls])
-    async for _ in model.stream(Request(messages=(ASK, kept, results))):
+    async for _ in model.stream(Request(messages=(ASK, stored, results))):
         pass
     assert fake.problems == []
     _, assistant, user = fake.requests[0].json["messages"]
@@ -424,7 +424,7 @@ async def test_a_paused_answer_is_asked_on_and_is_one_answer() -> None:
             [block(late), think("Good.", signature="sig3"), say("It is sunny.")],
         ],
     )
-    kept = await answer(fake, ASK)
+    message = await answer(fake, ASK)
     assert fake.problems == []
     call = {"type": "server_tool_use", "id": "srvtoolu_2", "name": "web_search"}
     so_far = [*NINE[:4], {**call, "input": {"query": "b"}}]
@@ -435,8 +435,8 @@ async def test_a_paused_answer_is_asked_on_and_is_one_answer() -> None:
     ] == so_far
     assert again["container"] == "container_1"
     assert "container" not in fake.requests[0].json
-    assert kept.finish == "stop"
-    assert await sent_back(kept) == [
+    assert message.finish == "stop"
+    assert await sent_back(message) == [
         *so_far,
         late,
         {"type": "thinking", "thinking": "Good.", "signature": "sig3"},
@@ -446,8 +446,8 @@ async def test_a_paused_answer_is_asked_on_and_is_one_answer() -> None:
 
 async def test_a_connection_that_breaks_behind_a_pause_loses_nothing() -> None:
     fake = FakeProvider("anthropic", [[*SCRIPT[:4], paused(), lost()], say("It is sunny.")])
-    kept = await answer(fake, ASK)
-    assert kept.text == "Let me look.It is sunny."
+    message = await answer(fake, ASK)
+    assert message.text == "Let me look.It is sunny."
     assert [len(received.json["messages"]) for received in fake.requests] == [1, 2]
 
 
@@ -467,17 +467,17 @@ async def test_what_is_left_out_is_told_once_however_often_it_pauses() -> None:
     fake = FakeProvider("anthropic", [[say("More. "), paused()], say("Done.")])
     model = Anthropic("claude-opus-5", api_key="k", http=fake)
     tools = (ProviderTool("web_search"), ProviderTool("teleport"))
-    asked = Request(messages=(ASK,), provider_tools=tools)
-    deltas = [delta async for delta in model.stream(asked)]
+    request = Request(messages=(ASK,), provider_tools=tools)
+    deltas = [delta async for delta in model.stream(request)]
     assert len([delta for delta in deltas if isinstance(delta, Notice)]) == 1
 
 
 async def test_an_answer_that_pauses_for_ever_is_taken_as_one_that_was_too_long() -> None:
     fake = FakeProvider("anthropic", default=[say("More. "), paused()])
-    kept = await answer(fake, ASK)
+    message = await answer(fake, ASK)
     assert len(fake.requests) == 11
-    assert kept.finish == "length"
-    assert kept.text == "More. " * 11
+    assert message.finish == "length"
+    assert message.text == "More. " * 11
 
 
 async def test_a_pause_without_tools_of_the_provider_is_a_cut() -> None:
@@ -491,8 +491,8 @@ async def test_a_pause_without_tools_of_the_provider_is_a_cut() -> None:
 async def test_a_pause_after_nothing_is_no_answer() -> None:
     fake = FakeProvider("anthropic", [paused()])
     model = Anthropic("claude-opus-5", api_key="k", http=fake)
-    asked = Request(messages=(ASK,), provider_tools=(ProviderTool("web_search"),))
-    deltas = [delta async for delta in model.stream(asked)]
+    request = Request(messages=(ASK,), provider_tools=(ProviderTool("web_search"),))
+    deltas = [delta async for delta in model.stream(request)]
     assert not any(isinstance(delta, Finished) for delta in deltas)
     assert len(fake.requests) == 1
 
@@ -500,8 +500,8 @@ async def test_a_pause_after_nothing_is_no_answer() -> None:
 async def test_a_stream_that_is_left_while_it_pauses_lets_go_of_its_connection() -> None:
     fake = FakeProvider("anthropic", [[say("a"), say("b"), paused()], say("c")])
     model = Anthropic("claude-opus-5", api_key="k", http=fake)
-    asked = Request(messages=(ASK,), provider_tools=(ProviderTool("web_search"),))
-    stream = model.stream(asked)
+    request = Request(messages=(ASK,), provider_tools=(ProviderTool("web_search"),))
+    stream = model.stream(request)
     await anext(stream)
     assert fake.open == 1
     await stream.aclose()  # type: ignore[attr-defined]

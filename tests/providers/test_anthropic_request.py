@@ -68,9 +68,9 @@ def written(
 
 
 def body(*messages: Message, **fields: Any) -> dict[str, Any]:
-    made, notices = written(*messages, **fields)
+    body, notices = written(*messages, **fields)
     assert notices == ()
-    return made
+    return body
 
 
 def unmarked(value: Any) -> Any:
@@ -130,10 +130,10 @@ def test_options_of_this_provider_are_merged_last() -> None:
         "anthropic": {"metadata": {"user_id": "u"}, "output_config": {"effort": "max"}},
         "openai": {"store": True},
     }
-    made = body(settings=Settings(options=options), effort="low")
-    assert made["metadata"] == {"user_id": "u"}
-    assert made["output_config"] == {"effort": "max"}
-    assert "store" not in made
+    encoded = body(settings=Settings(options=options), effort="low")
+    assert encoded["metadata"] == {"user_id": "u"}
+    assert encoded["output_config"] == {"effort": "max"}
+    assert "store" not in encoded
 
 
 @pytest.mark.parametrize(
@@ -268,8 +268,8 @@ def test_what_came_before_the_results_is_told_behind_them() -> None:
 
 def sent_result(*content: Content, outcome: ToolOutcome = "ok", **fields: Any) -> dict[str, Any]:
     call = answer(ToolCall("t1", "a", "{}"))
-    made, _ = written(HI, call, results(ToolResult("t1", "a", content, outcome)), **fields)
-    (block,) = unmarked(made)["messages"][-1]["content"]
+    body, _ = written(HI, call, results(ToolResult("t1", "a", content, outcome)), **fields)
+    (block,) = unmarked(body)["messages"][-1]["content"]
     assert (block.pop("type"), block.pop("tool_use_id")) == ("tool_result", "t1")
     return dict(block)
 
@@ -393,8 +393,8 @@ def test_a_text_file_is_spelled_out_for_a_model_that_takes_no_files() -> None:
     ],
 )
 def test_a_file_that_is_not_taken_is_said_to_be_missing(file: File, profile: Profile) -> None:
-    made, notices = written(user_message(file), profile=profile)
-    (block,) = unmarked(made)["messages"][0]["content"]
+    body, notices = written(user_message(file), profile=profile)
+    (block,) = unmarked(body)["messages"][0]["content"]
     assert block["type"] == "text"
     assert file.media_type in block["text"]
     (notice,) = notices
@@ -402,16 +402,16 @@ def test_a_file_that_is_not_taken_is_said_to_be_missing(file: File, profile: Pro
 
 
 def test_a_file_that_cannot_be_fetched_is_not_called_unreadable() -> None:
-    made, notices = written(user_message(File("image/png", "a", ref="http://a.example/b.png")))
+    body, notices = written(user_message(File("image/png", "a", ref="http://a.example/b.png")))
     assert notices == (f"a was not sent to {OPUS}, which fetches only https:// URLs.",)
-    (block,) = made["messages"][0]["content"]
+    (block,) = body["messages"][0]["content"]
     assert block["text"] == "[a (image/png) was left out: it could not be fetched]"
 
 
 def test_a_file_in_an_answer_is_said_to_be_missing() -> None:
-    made, notices = written(HI, answer(PNG, Text("Here."), model="google:gemini"), HI)
+    body, notices = written(HI, answer(PNG, Text("Here."), model="google:gemini"), HI)
     assert len(notices) == 1
-    assert [one["type"] for one in made["messages"][1]["content"]] == ["text", "text"]
+    assert [one["type"] for one in body["messages"][1]["content"]] == ["text", "text"]
 
 
 # --- Tools --------------------------------------------------------------------------------------
@@ -584,9 +584,9 @@ def test_how_long_an_answer_may_be(settings: Settings, profile: Profile, limit: 
 def test_how_hard_to_think(
     effort: Effort | None, thinking: Any, level: str | None, profile: Profile
 ) -> None:
-    made = body(effort=effort, profile=profile)
-    assert made.get("thinking") == thinking
-    assert made.get("output_config", {}).get("effort") == level
+    encoded = body(effort=effort, profile=profile)
+    assert encoded.get("thinking") == thinking
+    assert encoded.get("output_config", {}).get("effort") == level
 
 
 def test_a_model_is_asked_for_no_more_than_it_can() -> None:
@@ -611,16 +611,16 @@ def test_a_model_is_asked_for_no_more_than_it_can() -> None:
 )
 def test_how_many_tokens_to_think(effort: Effort, limit: int, budget: int) -> None:
     settings = Settings(max_output_tokens=limit)
-    made = body(effort=effort, settings=settings, profile=BUDGET)
-    assert made["thinking"] == {"type": "enabled", "budget_tokens": budget}
-    assert "output_config" not in made
+    encoded = body(effort=effort, settings=settings, profile=BUDGET)
+    assert encoded["thinking"] == {"type": "enabled", "budget_tokens": budget}
+    assert "output_config" not in encoded
 
 
 def test_an_answer_that_may_hardly_be_long_is_not_thought_about() -> None:
-    made, notices = written(
+    body, notices = written(
         effort="high", settings=Settings(max_output_tokens=1_024), profile=BUDGET
     )
-    assert "thinking" not in made
+    assert "thinking" not in body
     assert len(notices) == 1
 
 
@@ -671,9 +671,9 @@ def test_a_turn_that_began_without_a_thought_goes_on_without() -> None:
 def test_what_a_model_does_not_take_is_left_out_and_told(
     settings: dict[str, Any], fields: dict[str, Any], sent: dict[str, Any], left_out: list[str]
 ) -> None:
-    made, notices = written(settings=Settings(**settings), **fields)
+    body, notices = written(settings=Settings(**settings), **fields)
     names = ("temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty")
-    assert {name: made[name] for name in names if name in made} == sent
+    assert {name: body[name] for name in names if name in body} == sent
     assert list(notices) == [f"{OPUS} was asked without {name}." for name in left_out]
 
 
@@ -713,9 +713,9 @@ def test_an_answer_is_held_to_its_form() -> None:
     ],
 )
 def test_a_form_that_cannot_be_held_is_asked_for_in_words(shape: Shape, profile: Profile) -> None:
-    made = body(output=shape, profile=profile, system=(Block("Be brief."),))
-    assert "output_config" not in made
-    first, second = made["system"]
+    encoded = body(output=shape, profile=profile, system=(Block("Be brief."),))
+    assert "output_config" not in encoded
+    first, second = encoded["system"]
     assert first == text("Be brief.")
     assert msgspec.json.encode(shape.schema).decode() in second["text"]
     assert shape.description in second["text"]
@@ -801,9 +801,9 @@ def test_marks_that_somebody_else_set_are_counted() -> None:
 def test_marks_last_as_long_as_the_one_that_is_set_for_the_whole_request() -> None:
     hour = {"type": "ephemeral", "ttl": "1h"}
     settings = Settings(options={"anthropic": {"cache_control": hour}})
-    made = body(*TALK, tools=(WEATHER,), settings=settings)
-    assert made["cache_control"] == made["tools"][0]["cache_control"] == hour
-    assert made["messages"][-1]["content"][-1]["cache_control"] == hour
+    encoded = body(*TALK, tools=(WEATHER,), settings=settings)
+    assert encoded["cache_control"] == encoded["tools"][0]["cache_control"] == hour
+    assert encoded["messages"][-1]["content"][-1]["cache_control"] == hour
 
 
 def test_a_tool_that_is_loaded_later_is_not_marked() -> None:
@@ -812,6 +812,6 @@ def test_a_tool_that_is_loaded_later_is_not_marked() -> None:
 
 
 def test_empty_system_blocks_are_left_out() -> None:
-    made = body(system=(Block(""), Block(" ", cache=True), Block("a")))
-    assert made["system"] == [text("a")]
+    encoded = body(system=(Block(""), Block(" ", cache=True), Block("a")))
+    assert encoded["system"] == [text("a")]
     assert "system" not in body(system=(Block(""),))

@@ -76,8 +76,8 @@ def test_a_base_url_that_has_the_path_already_is_refused() -> None:
 
 
 def test_headers_that_are_given_win_however_they_are_spelled() -> None:
-    made = headers_for({"X-Key": "ours"}, {"x-key": "theirs", "USER-AGENT": "me", "More": "1"})
-    assert made == {
+    headers = headers_for({"X-Key": "ours"}, {"x-key": "theirs", "USER-AGENT": "me", "More": "1"})
+    assert headers == {
         "Content-Type": "application/json",
         "Accept": "text/event-stream",
         "x-key": "theirs",

@@ -163,10 +163,10 @@ async def test_an_error_in_a_body_with_status_200_is_an_error(protocol: WireProt
 @each_protocol
 async def test_a_web_page_is_no_answer(protocol: WireProtocol) -> None:
     page = respond(200, "<html><title>Sign in</title></html>", {"Content-Type": "text/html"})
-    made = await story(protocol, page)
-    is_over(made, "unknown")
-    assert made.result.failure is not None
-    assert "Sign in" in made.result.failure.detail
+    outcome = await story(protocol, page)
+    is_over(outcome, "unknown")
+    assert outcome.result.failure is not None
+    assert "Sign in" in outcome.result.failure.detail
 
 
 # --- Delays -------------------------------------------------------------------------------------
@@ -370,20 +370,20 @@ async def test_events_in_the_wrong_order_do_no_harm(protocol: WireProtocol) -> N
     for at in range(len(events) - 1):
         wrong = [*events[:at], events[at + 1], events[at], *events[at + 2 :]]
         # What was mixed up may be missing in what is sent back: only what is received counts here.
-        made = await story(protocol, respond(200, b"".join(wrong), STREAM_HEADERS), check=False)
-        is_done(made, 2, *made.retried)
-        noticed += made.retried
-        answers = [result for message in made.result.new for result in message.results]
+        outcome = await story(protocol, respond(200, b"".join(wrong), STREAM_HEADERS), check=False)
+        is_done(outcome, 2, *outcome.retried)
+        noticed += outcome.retried
+        answers = [result for message in outcome.result.new for result in message.results]
         done = [result.text for result in answers if result.outcome == "ok"]
-        assert len(answers) >= 2 or made.retried
+        assert len(answers) >= 2 or outcome.retried
         assert set(done) <= {"did ä", "did b"}, f"events {at} and {at + 1}"  # never something else
     assert noticed == DISORDER.get(protocol, [])
 
 
 @each_protocol
 async def test_what_is_swapped_is_the_next_two_events(protocol: WireProtocol) -> None:
-    made = await story(protocol, [say("ne."), swapped(), say(" by"), say("Do"), say(".")])
-    assert made.result.text == "ne.Do by."
+    outcome = await story(protocol, [say("ne."), swapped(), say(" by"), say("Do"), say(".")])
+    assert outcome.result.text == "ne.Do by."
 
 
 # --- Too much, and too little -------------------------------------------------------------------
@@ -399,9 +399,11 @@ def kept_for_people(result: RunResult) -> Message:
 @each_protocol
 async def test_an_answer_without_an_end_ends_the_run(protocol: WireProtocol) -> None:
     limits = Policy(stream=Stream(max_bytes=10_000))
-    made = await story(protocol, [say("Begun. "), endless(TextDelta("more " * 20))], policy=limits)
-    is_over(made, "stream_too_long")
-    text = kept_for_people(made.result).text
+    outcome = await story(
+        protocol, [say("Begun. "), endless(TextDelta("more " * 20))], policy=limits
+    )
+    is_over(outcome, "stream_too_long")
+    text = kept_for_people(outcome.result).text
     assert text.startswith("Begun. more more ")
     assert 10_000 < len(text) < 10_200
 
@@ -409,9 +411,9 @@ async def test_an_answer_without_an_end_ends_the_run(protocol: WireProtocol) -> 
 @each_protocol
 async def test_signs_of_life_without_an_end_end_the_run(protocol: WireProtocol) -> None:
     limits = Policy(stream=Stream(max_events=500))
-    made = await story(protocol, [say("Begun."), endless(Ping(), 1.0)], policy=limits)
-    is_over(made, "stream_too_long")
-    assert kept_for_people(made.result).text == "Begun."
+    outcome = await story(protocol, [say("Begun."), endless(Ping(), 1.0)], policy=limits)
+    is_over(outcome, "stream_too_long")
+    assert kept_for_people(outcome.result).text == "Begun."
 
 
 COUNTED: Final = {"anthropic": Usage(7, 1), "google": Usage(7)}
@@ -422,9 +424,9 @@ COUNTED: Final = {"anthropic": Usage(7, 1), "google": Usage(7)}
 async def test_what_was_counted_of_an_answer_that_was_cut_is_counted(
     protocol: WireProtocol,
 ) -> None:
-    made = await story(protocol, [say("Half"), lost(), usage(input=7, output=9)])
-    is_done(made, 2, "stream_cut")
-    assert made.result.summary.usage == COUNTED[protocol]
+    outcome = await story(protocol, [say("Half"), lost(), usage(input=7, output=9)])
+    is_done(outcome, 2, "stream_cut")
+    assert outcome.result.summary.usage == COUNTED[protocol]
 
 
 @pytest.mark.parametrize("protocol", COUNTED)
@@ -454,9 +456,9 @@ async def test_a_body_without_anything_is_a_cut(protocol: WireProtocol) -> None:
 @each_protocol
 async def test_two_calls_with_one_id_are_both_run(protocol: WireProtocol) -> None:
     twice = [call_raw("act", f'{{"what": "{what}"}}', id="call_a") for what in ("a", "b")]
-    made = await story(protocol, twice)
-    is_done(made, 2)
-    answer, results = made.result.history[1:3]
+    outcome = await story(protocol, twice)
+    is_done(outcome, 2)
+    answer, results = outcome.result.history[1:3]
     assert [result.text for result in results.results] == ["did a", "did b"]
     ids = [call.id for call in answer.calls]
     assert len(set(ids)) == 2
@@ -471,8 +473,8 @@ async def test_two_calls_with_one_id_are_both_run(protocol: WireProtocol) -> Non
 async def test_an_error_inside_the_stream_is_tried_again(
     protocol: WireProtocol, status: int, kind: FailureKind, said: list[ScriptItem]
 ) -> None:
-    made = await story(protocol, [*_steps(said), fail("Sorry.", status=status)], RICH)
-    is_done(made, 3, kind)
+    outcome = await story(protocol, [*_steps(said), fail("Sorry.", status=status)], RICH)
+    is_done(outcome, 3, kind)
 
 
 @each_protocol
@@ -481,9 +483,9 @@ async def test_an_error_inside_the_stream_may_be_final(protocol: WireProtocol) -
     code = None
     if protocol == "openai_responses":  # inside a stream it objects to nothing else
         kind, code = "content_filter", "invalid_prompt"
-    made = await story(protocol, [say("Half"), fail("What is this?", status=400, code=code)])
-    is_over(made, kind)
-    assert kept_for_people(made.result).text == "Half"
+    outcome = await story(protocol, [say("Half"), fail("What is this?", status=400, code=code)])
+    is_over(outcome, kind)
+    assert kept_for_people(outcome.result).text == "Half"
 
 
 @each_protocol
@@ -534,6 +536,6 @@ async def test_an_answer_may_come_in_any_pieces(protocol: WireProtocol, data: An
     sent = b"".join(pieces)
     cuts = data.draw(st.lists(st.integers(0, len(sent)), max_size=40).map(sorted))
     split = [sent[at:to] for at, to in zip([0, *cuts], [*cuts, len(sent)], strict=True)]
-    heard = await collect(model_over(protocol, Playback(split)), ask())
-    assert heard.message == whole
-    assert sum(isinstance(delta, Finished) for delta in heard.deltas) == 1
+    record = await collect(model_over(protocol, Playback(split)), ask())
+    assert record.message == whole
+    assert sum(isinstance(delta, Finished) for delta in record.deltas) == 1

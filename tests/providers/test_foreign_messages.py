@@ -145,8 +145,8 @@ def test_a_file_can_be_sent_when_there_is_something_of_it() -> None:
 
 
 def test_a_form_can_be_asked_for_in_words() -> None:
-    said = shape_instruction(Shape({"type": "object"}, "answer", "A person."))
-    assert said.endswith('no code fence.\nA person.\n{"type":"object"}')
+    instruction = shape_instruction(Shape({"type": "object"}, "answer", "A person."))
+    assert instruction.endswith('no code fence.\nA person.\n{"type":"object"}')
     assert shape_instruction(Shape({"type": "object"})).endswith(
         'no code fence.\n{"type":"object"}'
     )

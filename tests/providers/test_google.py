@@ -102,7 +102,7 @@ def google(
     return Google(model, api_key="secret", http=fake, **more), fake
 
 
-async def said(model: Google, request: Request = REQUEST) -> list[Delta]:
+async def answer_deltas(model: Google, request: Request = REQUEST) -> list[Delta]:
     return [delta async for delta in model.stream(request)]
 
 
@@ -116,7 +116,7 @@ def assembled(deltas: Sequence[Delta]) -> Message:
 async def failure(*script: ScriptedTurn) -> ProviderError:
     model, _ = google(*script)
     with pytest.raises(ProviderError) as caught:
-        await said(model)
+        await answer_deltas(model)
     return caught.value
 
 
@@ -131,7 +131,7 @@ async def look(what: str) -> str:
 
 async def test_a_request_goes_to_the_model_with_the_key_in_a_header() -> None:
     model, fake = google(say("Hello."))
-    await said(model)
+    await answer_deltas(model)
     (received,) = fake.requests
     assert received.path == "/v1beta/models/gemini-3-flash:streamGenerateContent"
     assert received.query == {"alt": "sse"}
@@ -157,13 +157,13 @@ async def test_a_request_goes_to_the_model_with_the_key_in_a_header() -> None:
 )
 async def test_the_address_of_a_model(base_url: str, model: str, path: str) -> None:
     fake = FakeProvider("google", ["Hello."], check=False)
-    await said(Google(model, api_key="k", base_url=base_url, http=fake))
+    await answer_deltas(Google(model, api_key="k", base_url=base_url, http=fake))
     assert fake.requests[0].path == f"{path}:streamGenerateContent"
 
 
 async def test_headers_of_a_user_win_however_they_are_spelled() -> None:
     model, fake = google(say("Hello."), headers={"X-GOOG-API-KEY": "other", "X-More": "1"})
-    await said(model)
+    await answer_deltas(model)
     headers = fake.requests[0].headers
     assert isinstance(headers, CIMultiDict)
     assert headers.getall("x-goog-api-key") == ["other"]
@@ -215,7 +215,7 @@ RICH: ScriptItem = [
 
 async def test_an_answer_is_what_the_script_says() -> None:
     model, fake = google(RICH)
-    message = assembled(await said(model))
+    message = assembled(await answer_deltas(model))
     assert fake.problems == []
     thought, so, code, output, picture, text, *rest = message.parts
     assert isinstance(thought, Reasoning)
@@ -290,7 +290,7 @@ async def test_an_answer_comes_over_a_real_connection() -> None:
     http = HttpClient()
     async with fake.serve() as base_url:
         model = Google("gemini-3-flash", api_key="k", base_url=base_url, http=http)
-        assert assembled(await said(model)).text == "Hello."
+        assert assembled(await answer_deltas(model)).text == "Hello."
         await http.close()
     assert fake.problems == []
 
@@ -310,7 +310,9 @@ async def test_no_name_of_a_model_leaves_the_path_of_the_base_url(name: str) -> 
     app.router.add_route("*", "/{path:.*}", answer)
     async with listening(app) as url:
         with pytest.raises(ProviderError):
-            await said(Google(name, api_key="k", base_url=f"{url}/proxy/v1beta", http=http))
+            await answer_deltas(
+                Google(name, api_key="k", base_url=f"{url}/proxy/v1beta", http=http)
+            )
         await http.close()
     (target,) = targets
     path = target.removesuffix(":streamGenerateContent?alt=sse")
@@ -321,13 +323,13 @@ async def test_no_name_of_a_model_leaves_the_path_of_the_base_url(name: str) -> 
 async def test_people_are_told_what_was_left_out() -> None:
     model, _ = google(say("Hello."), profile=Profile(sampling=False))
     request = Request(messages=(ASKED,), settings=Settings(temperature=1.0))
-    first, *_ = await said(model, request)
+    first, *_ = await answer_deltas(model, request)
     assert first == Notice("google:gemini-3-flash does not take temperature: it was left out.")
 
 
 async def test_a_chunk_that_says_nothing_is_a_sign_of_life() -> None:
     model, _ = google([ping(), say("Hello.")])
-    first, *_ = await said(model)
+    first, *_ = await answer_deltas(model)
     assert first == Ping()
 
 
@@ -361,13 +363,13 @@ async def test_every_model_is_asked_in_a_way_that_it_takes(id: str, effort: Effo
         settings=Settings(temperature=1.0, max_output_tokens=100),
         effort=effort,
     )
-    assert assembled(await said(model, request)).text == "Hello."
+    assert assembled(await answer_deltas(model, request)).text == "Hello."
     assert fake.problems == []
 
 
 async def test_a_shape_alone_is_asked_for_in_a_way_that_the_model_takes() -> None:
     model, fake = google(say("{}"))
-    await said(model, Request(messages=(ASKED,), output=NESTED))
+    await answer_deltas(model, Request(messages=(ASKED,), output=NESTED))
     assert fake.problems == []
 
 
@@ -389,7 +391,7 @@ async def test_an_older_model_that_is_not_known_is_asked_by_its_name(
 ) -> None:
     fake = FakeProvider("google", [say("Hello.")], check=False)
     model = Google(id, api_key="k", http=fake)
-    await said(model, Request(messages=(ASKED,), effort="low"))
+    await answer_deltas(model, Request(messages=(ASKED,), effort="low"))
     assert fake.requests[0].json.get("generationConfig", {}).get("thinkingConfig") == config
 
 
@@ -398,7 +400,7 @@ async def test_what_a_profile_says_goes_before_what_a_name_says() -> None:
     profile = Profile(efforts=("low",), options={"thinking": "level", "mix_output": True})
     model = Google("gemini-2.0-flash", api_key="k", http=fake, profile=profile)
     tools = (ToolSpec("look", "", {"type": "object", "properties": {}}),)
-    await said(model, Request(messages=(ASKED,), tools=tools, output=NESTED, effort="low"))
+    await answer_deltas(model, Request(messages=(ASKED,), tools=tools, output=NESTED, effort="low"))
     config = fake.requests[0].json["generationConfig"]
     assert config["thinkingConfig"]["thinkingLevel"] == "low"
     assert "responseJsonSchema" in config
@@ -419,7 +421,7 @@ async def test_a_chat_that_another_model_began_can_go_on(turn: tuple[Part, ...],
     (made,) = called.calls
     results = results_message([ToolResult(made.id, made.tool, (Text("x"),))])
     model, fake = google(say("Hello."))
-    await said(model, Request(messages=(ASKED, called, results)))
+    await answer_deltas(model, Request(messages=(ASKED, called, results)))
     assert fake.problems == []
 
 
@@ -572,7 +574,7 @@ async def test_no_failure_shows_the_key() -> None:
     for turn in (refusal(400, "INVALID_ARGUMENT"), respond(302, b"", {"Location": "http://x/y"})):
         model, _ = google(turn)
         with pytest.raises((ConfigError, ProviderError)) as caught:
-            await said(model)
+            await answer_deltas(model)
         assert "secret" not in str(caught.value)
         assert "secret" not in repr(caught.value)
 
@@ -628,7 +630,7 @@ async def test_what_was_visible_of_a_filtered_answer_is_kept() -> None:
 
 async def test_an_answer_is_complete_although_its_connection_breaks_behind_it() -> None:
     model, _ = google([say("All of it."), Finished("stop"), lost()])
-    assert assembled(await said(model)).text == "All of it."
+    assert assembled(await answer_deltas(model)).text == "All of it."
 
 
 async def test_a_notice_reaches_the_run() -> None:

@@ -74,8 +74,8 @@ def answered(*parts: Json) -> Message:
 
 def replayed(*parts: Json, profile: Profile = UNKNOWN) -> list[Json]:
     """The parts as they are sent back."""
-    asked, *rest = contents(ASKED, answered(*parts), profile=profile)
-    assert asked == SAID
+    encoded, *rest = contents(ASKED, answered(*parts), profile=profile)
+    assert encoded == SAID
     return [part for content in rest for part in content["parts"]]
 
 
@@ -484,8 +484,8 @@ def test_text_files_in_a_result_are_spelled_out() -> None:
 
 def test_speakers_take_turns_and_the_user_begins() -> None:
     marker = Message("system", (Text("Interrupted."),), "marker", "model")
-    said = contents(foreign(Text("A")), foreign(Text("B")), marker, user(Text("C"), Text("")))
-    assert said == [
+    encoded = contents(foreign(Text("A")), foreign(Text("B")), marker, user(Text("C"), Text("")))
+    assert encoded == [
         {"role": "user", "parts": [{"text": LEADING_USER_TEXT}]},
         {"role": "model", "parts": [{"text": "A"}, {"text": "B"}]},
         {"role": "user", "parts": [{"text": "Interrupted."}, {"text": "C"}]},
@@ -493,15 +493,15 @@ def test_speakers_take_turns_and_the_user_begins() -> None:
 
 
 def test_a_message_of_which_nothing_is_left_is_not_sent() -> None:
-    said = contents(ASKED, foreign(Reasoning("Hm", "sig")), user(Text("Well?")))
-    assert said == [{"role": "user", "parts": [{"text": "Hi"}, {"text": "Well?"}]}]
+    encoded = contents(ASKED, foreign(Reasoning("Hm", "sig")), user(Text("Well?")))
+    assert encoded == [{"role": "user", "parts": [{"text": "Hi"}, {"text": "Well?"}]}]
 
 
 def test_what_follows_results_is_a_content_of_its_own() -> None:
     """In one content with results, the API takes it for the model's own words."""
-    said = contents(ASKED, LOOKED, result(Text("x")), user(Text("Hurry.")))
-    assert [content["role"] for content in said] == ["user", "model", "user", "user"]
-    assert said[3]["parts"] == [{"text": "Hurry."}]
+    encoded = contents(ASKED, LOOKED, result(Text("x")), user(Text("Hurry.")))
+    assert [content["role"] for content in encoded] == ["user", "model", "user", "user"]
+    assert encoded[3]["parts"] == [{"text": "Hurry."}]
 
 
 def test_a_longer_history_begins_with_the_same_bytes() -> None:
@@ -594,8 +594,8 @@ def test_what_the_model_does_not_take_is_said_to_be_missing(file: File, profile:
 
 
 def test_a_source_in_a_prompt_is_told() -> None:
-    said = contents(user(Text("See"), Source("https://a.test", "A")))
-    assert said[0]["parts"] == [{"text": "See"}, {"text": "[A: https://a.test]"}]
+    encoded = contents(user(Text("See"), Source("https://a.test", "A")))
+    assert encoded[0]["parts"] == [{"text": "See"}, {"text": "[A: https://a.test]"}]
 
 
 def test_text_that_no_request_can_hold_is_replaced() -> None:

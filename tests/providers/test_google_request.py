@@ -39,10 +39,10 @@ def encoded(asked: Request, profile: Profile = UNKNOWN) -> tuple[Json, list[str]
 
 def body(profile: Profile = UNKNOWN, **fields: Any) -> Json:
     """The body of a request of which there is nothing to tell, without its messages."""
-    made, notices = encoded(request(**fields), profile)
+    body, notices = encoded(request(**fields), profile)
     assert notices == []
-    assert made.pop("contents") == [{"role": "user", "parts": [{"text": "Hi"}]}]
-    return made
+    assert body.pop("contents") == [{"role": "user", "parts": [{"text": "Hi"}]}]
+    return body
 
 
 def options(**fields: Any) -> Profile:
@@ -113,8 +113,8 @@ def test_options_and_tools_that_the_api_does_not_have_are_left_out_and_told() ->
             ProviderTool("image_generation"),
         )
     )
-    made, notices = encoded(asked)
-    assert made["tools"] == [{"googleSearch": {}}]
+    body, notices = encoded(asked)
+    assert body["tools"] == [{"googleSearch": {}}]
     assert notices == [
         "google:gemini does not take max_uses of web_search: it was left out.",
         "google:gemini does not take allowed_domains of web_search: it was left out.",
@@ -123,9 +123,9 @@ def test_options_and_tools_that_the_api_does_not_have_are_left_out_and_told() ->
 
 
 def test_tools_of_the_api_beside_functions_are_allowed_for() -> None:
-    made = body(tools=(WEATHER,), provider_tools=(SEARCH,))
-    assert [list(tool) for tool in made["tools"]] == [["functionDeclarations"], ["googleSearch"]]
-    assert made["toolConfig"] == {"includeServerSideToolInvocations": True}
+    encoded = body(tools=(WEATHER,), provider_tools=(SEARCH,))
+    assert [list(tool) for tool in encoded["tools"]] == [["functionDeclarations"], ["googleSearch"]]
+    assert encoded["toolConfig"] == {"includeServerSideToolInvocations": True}
 
 
 def test_a_model_that_does_not_mix_tools_is_given_the_functions() -> None:
@@ -239,8 +239,8 @@ def test_settings_have_their_own_names() -> None:
 
 
 def test_sampling_is_left_out_and_told_where_the_model_does_not_take_it() -> None:
-    made, notices = encoded(request(settings=SETTINGS), Profile(sampling=False))
-    assert made["generationConfig"] == {"maxOutputTokens": 100}
+    body, notices = encoded(request(settings=SETTINGS), Profile(sampling=False))
+    assert body["generationConfig"] == {"maxOutputTokens": 100}
     assert [notice.split(" ")[4] for notice in notices] == [
         "temperature:",
         "top_p:",
@@ -296,12 +296,12 @@ def test_an_answer_is_held_to_its_schema() -> None:
     ],
 )
 def test_a_model_that_cannot_be_held_to_a_schema_is_asked(profile: Profile, fields: Json) -> None:
-    made = body(profile, output=CITY, system=(Block("Be brief."),), **fields)
-    first, asked = made["systemInstruction"]["parts"]
+    encoded = body(profile, output=CITY, system=(Block("Be brief."),), **fields)
+    first, asked = encoded["systemInstruction"]["parts"]
     assert first == {"text": "Be brief."}
     assert "a city" in asked["text"]
     assert '{"type":"object","properties":{"kind":{"const":"city"}}}' in asked["text"]
-    assert "generationConfig" not in made
+    assert "generationConfig" not in encoded
 
 
 @pytest.mark.parametrize("fields", [{}, {"tools": (WEATHER,)}])
@@ -326,17 +326,17 @@ def everything() -> Request:
 
 
 def test_what_is_sent_is_what_the_official_types_know() -> None:
-    made, notices = encoded(everything())
+    body, notices = encoded(everything())
     assert notices == []
     types.GenerateContentConfig.model_validate(
         {
-            **made["generationConfig"],
-            "tools": made["tools"],
-            "toolConfig": made["toolConfig"],
-            "systemInstruction": made["systemInstruction"],
+            **body["generationConfig"],
+            "tools": body["tools"],
+            "toolConfig": body["toolConfig"],
+            "systemInstruction": body["systemInstruction"],
         }
     )
-    for content in made["contents"]:
+    for content in body["contents"]:
         types.Content.model_validate(content)
 
 

@@ -192,8 +192,8 @@ def test_a_call_without_arguments_has_an_empty_object(call: Json) -> None:
 
 
 def test_an_answer_with_calls_finishes_for_them() -> None:
-    said = decode(chunk({"functionCall": {"name": "look"}}, finish="STOP"))
-    assert ended(said).finish == "tool_calls"
+    deltas = decode(chunk({"functionCall": {"name": "look"}}, finish="STOP"))
+    assert ended(deltas).finish == "tool_calls"
 
 
 # --- What the API runs itself -------------------------------------------------------------------
@@ -261,8 +261,8 @@ def test_a_tool_of_the_api_is_a_call_with_its_result(kind: str | None, tool: str
 
 
 def test_what_the_api_runs_itself_is_no_call_for_us() -> None:
-    said = decode(chunk({"executableCode": {"code": "1"}}, finish="STOP"))
-    assert ended(said).finish == "stop"
+    deltas = decode(chunk({"executableCode": {"code": "1"}}, finish="STOP"))
+    assert ended(deltas).finish == "stop"
 
 
 # --- Files and sources --------------------------------------------------------------------------
@@ -314,8 +314,8 @@ def test_what_an_answer_is_grounded_on_are_its_sources() -> None:
     "chunks", [None, 7, {"web": {}}, [None, 7, {"web": None}, {"web": {"uri": 7}}]]
 )
 def test_grounding_that_is_told_in_another_way_breaks_nothing(chunks: Any) -> None:
-    said = chunk({"text": "So."}, finish="STOP", groundingMetadata={"groundingChunks": chunks})
-    assert assembled(decode(said)).parts == (Text("So."),)
+    deltas = chunk({"text": "So."}, finish="STOP", groundingMetadata={"groundingChunks": chunks})
+    assert assembled(decode(deltas)).parts == (Text("So."),)
 
 
 def test_pages_that_were_read_and_works_that_were_cited_are_sources() -> None:
@@ -516,6 +516,6 @@ def test_an_event_that_cannot_be_read_is_an_error(event: bytes) -> None:
 
 def test_metadata_is_kept_under_the_name_of_the_provider() -> None:
     decoder = GoogleDecoder("my-gateway", UNKNOWN)
-    said = chunk({"text": "x", "thoughtSignature": "QQ=="}, finish="STOP")
-    message = assembled([*decoder.feed([msgspec.json.encode(said)]), *decoder.end()])
+    deltas = chunk({"text": "x", "thoughtSignature": "QQ=="}, finish="STOP")
+    message = assembled([*decoder.feed([msgspec.json.encode(deltas)]), *decoder.end()])
     assert message.parts[0].metadata == {"my-gateway": {"thoughtSignature": "QQ=="}}

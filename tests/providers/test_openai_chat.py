@@ -43,7 +43,7 @@ def chat(fake: FakeProvider, provider: str = "openai", **more: Any) -> OpenAICha
     return OpenAIChat("gpt", **{"api_key": KEY, "provider": provider, "http": fake, **more})
 
 
-async def heard(model: OpenAIChat, request: Request = ASK) -> list[Delta]:
+async def answer_deltas(model: OpenAIChat, request: Request = ASK) -> list[Delta]:
     return [delta async for delta in model.stream(request)]
 
 
@@ -52,7 +52,7 @@ async def heard(model: OpenAIChat, request: Request = ASK) -> list[Delta]:
 
 async def test_a_request_goes_to_chat_completions_with_the_key() -> None:
     fake = FakeProvider("openai_chat", [say("Hi")])
-    deltas = await heard(chat(fake))
+    deltas = await answer_deltas(chat(fake))
     assert TextDelta("Hi") in deltas
     assert isinstance(deltas[-1], Finished)
     (request,) = fake.requests
@@ -64,7 +64,7 @@ async def test_a_request_goes_to_chat_completions_with_the_key() -> None:
 
 async def test_without_a_key_none_is_sent() -> None:
     fake = FakeProvider("openai_chat", [say("Hi")])
-    await heard(chat(fake, "ollama", api_key=None, base_url="http://localhost:11434/v1/"))
+    await answer_deltas(chat(fake, "ollama", api_key=None, base_url="http://localhost:11434/v1/"))
     (request,) = fake.requests
     assert "Authorization" not in request.headers
     assert request.path == "/v1/chat/completions"
@@ -84,16 +84,16 @@ async def test_without_a_key_none_is_sent() -> None:
 async def test_half_a_key_is_refused(headers: dict[str, str]) -> None:
     fake = FakeProvider("openai_chat", [say("Hi")])
     with pytest.raises(ProviderError) as caught:
-        await heard(chat(fake, api_key=None, headers=headers))
+        await answer_deltas(chat(fake, api_key=None, headers=headers))
     assert caught.value.kind == "auth"
 
 
 async def test_azure_has_its_own_header_and_a_version() -> None:
     fake = FakeProvider("openai_chat", [say("Hi"), say("Hi")])
     base_url = "https://me.openai.azure.com/openai/v1?api-version=preview"
-    await heard(chat(fake, "azure", base_url=base_url))
+    await answer_deltas(chat(fake, "azure", base_url=base_url))
     quirks = replace(QUIRKS["azure"], query={"api-version": "2026-01-01"})
-    await heard(chat(fake, "azure", base_url=base_url, quirks=quirks))
+    await answer_deltas(chat(fake, "azure", base_url=base_url, quirks=quirks))
     assert [request.query for request in fake.requests] == [
         {"api-version": "preview"},
         {"api-version": "2026-01-01"},
@@ -106,7 +106,7 @@ async def test_azure_has_its_own_header_and_a_version() -> None:
 async def test_given_headers_win_over_ours() -> None:
     fake = FakeProvider("openai_chat", [say("Hi")])
     given = {"authorization": "Bearer other", "X-Title": "mine"}
-    await heard(chat(fake, headers=given))
+    await answer_deltas(chat(fake, headers=given))
     assert fake.requests[0].headers["Authorization"] == "Bearer other"
     assert fake.requests[0].headers["X-Title"] == "mine"
 
@@ -114,17 +114,17 @@ async def test_given_headers_win_over_ours() -> None:
 async def test_some_are_told_the_cache_key_in_a_header() -> None:
     fake = FakeProvider("openai_chat", [say("Hi"), say("Hi")])
     model = chat(fake, "xai")
-    await heard(model, replace(ASK, cache_key="chat-1"))
-    await heard(model)
+    await answer_deltas(model, replace(ASK, cache_key="chat-1"))
+    await answer_deltas(model)
     assert [request.headers.get("x-grok-conv-id") for request in fake.requests] == ["chat-1", None]
 
 
 async def test_quirks_are_those_of_the_provider_unless_they_are_given() -> None:
     fake = FakeProvider("openai_chat", [say("Hi")] * 3)
     limited = replace(ASK, settings=Settings(max_output_tokens=9))
-    await heard(chat(fake, "deepseek"), limited)
-    await heard(chat(fake, "nobody-knows"), limited)
-    await heard(chat(fake, "deepseek", quirks=Quirks()), limited)
+    await answer_deltas(chat(fake, "deepseek"), limited)
+    await answer_deltas(chat(fake, "nobody-knows"), limited)
+    await answer_deltas(chat(fake, "deepseek", quirks=Quirks()), limited)
     sent = [
         set(request.json) & {"max_tokens", "max_completion_tokens"} for request in fake.requests
     ]
@@ -175,12 +175,14 @@ def openai_chat(fake: FakeProvider, model: str, **more: Any) -> OpenAIChat:
 @pytest.mark.parametrize("effort", [None, "none", "low", "max"])
 async def test_newer_models_get_tools_without_an_effort(model: str, effort: Effort | None) -> None:
     fake = FakeProvider("openai_chat", [say("Hi"), say("Hi")])
-    told = await heard(openai_chat(fake, model), replace(ASK, tools=(LOOK,), effort=effort))
+    deltas = await answer_deltas(
+        openai_chat(fake, model), replace(ASK, tools=(LOOK,), effort=effort)
+    )
     assert fake.requests[0].json["reasoning_effort"] == "none"
-    notices = [delta.text for delta in told if isinstance(delta, Notice)]
+    notices = [delta.text for delta in deltas if isinstance(delta, Notice)]
     assert len(notices) == (effort != "none")
     assert all(f"use openai:{model}" in notice for notice in notices)
-    await heard(openai_chat(fake, model), replace(ASK, effort=effort))
+    await answer_deltas(openai_chat(fake, model), replace(ASK, effort=effort))
     assert (fake.requests[1].json.get("reasoning_effort") is None) == (effort is None)
 
 
@@ -190,7 +192,7 @@ async def test_newer_models_get_tools_without_an_effort(model: str, effort: Effo
 async def test_the_fake_refuses_what_newer_models_refuse(model: str, effort: Effort | None) -> None:
     fake = FakeProvider("openai_chat", [say("Hi")])
     with pytest.raises(ProviderError, match="Function tools with reasoning_effort"):
-        await heard(
+        await answer_deltas(
             openai_chat(fake, model, profile=UNKNOWN), replace(ASK, tools=(LOOK,), effort=effort)
         )
 
@@ -199,8 +201,8 @@ async def test_the_fake_refuses_what_newer_models_refuse(model: str, effort: Eff
 async def test_a_model_that_cannot_but_think_gets_no_tools(model: str) -> None:
     fake = FakeProvider("openai_chat", [say("Hi")])
     with pytest.raises(ConfigError, match=f"use openai:{model}"):
-        await heard(openai_chat(fake, model), replace(ASK, tools=(LOOK,)))
-    await heard(openai_chat(fake, model), replace(ASK, effort="high"))
+        await answer_deltas(openai_chat(fake, model), replace(ASK, tools=(LOOK,)))
+    await answer_deltas(openai_chat(fake, model), replace(ASK, effort="high"))
     assert len(fake.requests) == 1
 
 
@@ -210,8 +212,8 @@ async def test_a_temperature_is_left_out_beside_an_effort(model: str) -> None:
     fake = FakeProvider("openai_chat", [say("Hi")] * 4)
     chatting = openai_chat(fake, model)
     for effort in (None, "none", "high"):
-        told = await heard(chatting, replace(ASK, effort=effort, settings=settings))
-    assert [Notice(text=delta.text) for delta in told if isinstance(delta, Notice)] == [
+        deltas = await answer_deltas(chatting, replace(ASK, effort=effort, settings=settings))
+    assert [Notice(text=delta.text) for delta in deltas if isinstance(delta, Notice)] == [
         Notice(
             f"openai-chat:{model} does not take {name} together with an effort: it was left out."
         )
@@ -219,7 +221,7 @@ async def test_a_temperature_is_left_out_beside_an_effort(model: str) -> None:
     ]
     assert ["temperature" in request.json for request in fake.requests] == [True, True, False]
     with pytest.raises(ProviderError, match="'temperature' is not supported"):
-        await heard(
+        await answer_deltas(
             openai_chat(fake, model, profile=UNKNOWN),
             replace(ASK, effort="high", settings=settings),
         )
@@ -230,14 +232,14 @@ async def test_a_temperature_is_left_out_beside_an_effort(model: str) -> None:
 
 async def test_notices_come_with_the_answer() -> None:
     fake = FakeProvider("openai_chat", [say("Hi")])
-    deltas = await heard(chat(fake), replace(ASK, settings=Settings(top_k=3)))
+    deltas = await answer_deltas(chat(fake), replace(ASK, settings=Settings(top_k=3)))
     assert deltas[0] == Notice("openai:gpt does not take top_k: it was left out.")
 
 
 async def test_usage_costs_what_the_profile_says() -> None:
     fake = FakeProvider("openai_chat", [[say("Hi"), usage(input=600, output=20, cache_read=400)]])
     model = chat(fake, profile=Profile(price=Price(1.0, 10.0, cache_read=0.1)))
-    finished = (await heard(model))[-1]
+    finished = (await answer_deltas(model))[-1]
     assert isinstance(finished, Finished)
     assert finished.usage == Usage(600, 20, 0, 400, cost=(600 + 200 + 40) / 1_000_000)
 
@@ -245,20 +247,20 @@ async def test_usage_costs_what_the_profile_says() -> None:
 async def test_a_reason_before_the_connection_is_lost_is_an_answer() -> None:
     reason = raw('data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\n')
     fake = FakeProvider("openai_chat", [[say("Hi"), reason, lost()]])
-    assert isinstance((await heard(chat(fake)))[-1], Finished)
+    assert isinstance((await answer_deltas(chat(fake)))[-1], Finished)
 
 
 async def test_an_event_that_is_half_there_may_be_tried_again() -> None:
     fake = FakeProvider("openai_chat", [[say("Hi"), garbled(), say("there")]])
     with pytest.raises(ProviderError, match="cannot be read") as caught:
-        await heard(chat(fake))
+        await answer_deltas(chat(fake))
     assert classify(caught.value).retryable
 
 
 async def test_a_web_page_is_no_answer() -> None:
     page = respond(200, b"<title>Sign in</title>", {"Content-Type": "text/html"})
     with pytest.raises(ProviderError, match="is base_url right"):
-        await heard(chat(FakeProvider("openai_chat", [page])))
+        await answer_deltas(chat(FakeProvider("openai_chat", [page])))
 
 
 # --- Errors -------------------------------------------------------------------------------------
@@ -363,14 +365,14 @@ async def test_an_overflow_says_how_much_fits() -> None:
     said = "This model's maximum context length is 8192 tokens. However, you asked for 9000."
     fake = FakeProvider("openai_chat", [fail(said, status=400, code="context_length_exceeded")])
     with pytest.raises(ProviderError) as caught:
-        await heard(chat(fake))
+        await answer_deltas(chat(fake))
     assert (caught.value.kind, caught.value.window) == ("context_overflow", 8192)
 
 
 async def test_an_error_inside_the_stream_is_known_by_what_it_is_called() -> None:
     fake = FakeProvider("openai_chat", [[say("Half"), fail("Sorry.", status=503)]])
     with pytest.raises(ProviderError, match="Sorry") as caught:
-        await heard(chat(fake))
+        await answer_deltas(chat(fake))
     assert caught.value.kind == "overloaded"
 
 
@@ -452,7 +454,7 @@ async def test_a_history_goes_from_one_to_the_other_and_back() -> None:
         thoughts = Reasoning("Hm.", metadata=signed if provider == "openrouter" else None)
         fake = FakeProvider("openai_chat", [say("Hi")])
         request = Request(messages=(*history, user_message("Well?")))
-        await heard(chat(fake, provider), request)
+        await answer_deltas(chat(fake, provider), request)
         answer = Message("assistant", (thoughts, Text("Hi")), "answer", model=f"{provider}:gpt")
         history = load(dump([*request.messages, answer]))
     sent = fake.requests[0].json["messages"]

@@ -61,14 +61,16 @@ def endpoint(
     return ChatEndpoint(provider, model, profile, quirks_of(provider) if quirks is None else quirks)
 
 
-def asked(request: Request, to: ChatEndpoint | None = None) -> tuple[dict[str, Any], list[str]]:
+def encoded_request(
+    request: Request, to: ChatEndpoint | None = None
+) -> tuple[dict[str, Any], list[str]]:
     body, notices = encode(request, to or endpoint())
     return msgspec.json.decode(body), list(notices)
 
 
 def body_of(request: Request, to: ChatEndpoint | None = None) -> dict[str, Any]:
     """The body of a request that can be said whole."""
-    body, notices = asked(request, to)
+    body, notices = encoded_request(request, to)
     assert notices == []
     return body
 
@@ -307,7 +309,7 @@ def test_text_files_are_spelled_out() -> None:
 )
 def test_files_that_are_not_taken_are_told_of(provider: str, files: Any, file: File) -> None:
     to = endpoint(provider, profile=Profile(files=files))
-    body, notices = asked(Request(messages=(user_message([Text("Look:"), file]),)), to)
+    body, notices = encoded_request(Request(messages=(user_message([Text("Look:"), file]),)), to)
     (sent,) = body["messages"]
     assert isinstance(sent["content"], str)
     assert sent["content"].startswith("Look:\n\n[a (")
@@ -420,7 +422,7 @@ def test_results_of_what_a_provider_ran_are_not_sent_as_ours() -> None:
 def test_an_image_in_a_result_that_is_not_taken_is_told_of_there() -> None:
     result = ToolResult("c1", "look", (Text("a tree"), File("image/png", "a.png", b"bytes")))
     request = Request(messages=(said_by("x:m", ToolCall("c1", "look", "{}")), results(result)))
-    body, notices = asked(request, endpoint("deepseek"))
+    body, notices = encoded_request(request, endpoint("deepseek"))
     assert [message["role"] for message in body["messages"]] == ["assistant", "tool"]
     assert "left out" in body["messages"][1]["content"]
     assert len(notices) == 1
@@ -612,7 +614,7 @@ def test_what_a_provider_ran_is_told_in_words(model: str) -> None:
 
 def test_a_file_that_a_model_made_is_told_in_words() -> None:
     parts = (Text("Here:"), File("image/png", "a.png", b"bytes"), File("text/plain", "b", b"hi"))
-    body, notices = asked(Request(messages=(said_by("openai:m", *parts),)))
+    body, notices = encoded_request(Request(messages=(said_by("openai:m", *parts),)))
     assert body["messages"][0]["content"].startswith("Here:[a.png (image/png) was left out")
     assert body["messages"][0]["content"].endswith("<file name='b'>\nhi\n</file>")
     assert len(notices) == 1
@@ -682,7 +684,7 @@ def test_a_search_is_asked_for_with_the_options_that_are_known(
     provider: str, sent: dict[str, Any], unknown: list[str]
 ) -> None:
     to = endpoint(provider, SEARCHING)
-    body, notices = asked(Request(messages=(PROMPT,), provider_tools=(SEARCH,)), to)
+    body, notices = encoded_request(Request(messages=(PROMPT,), provider_tools=(SEARCH,)), to)
     assert {key: body[key] for key in sent} == sent
     assert notices == [
         f"{to.name} does not know {name} of web_search: it was left out." for name in unknown
@@ -698,14 +700,16 @@ def test_a_search_without_options() -> None:
 @pytest.mark.parametrize("provider", ["openai", "openai-chat"])
 def test_a_search_is_not_asked_for_of_a_model_that_has_none(provider: str) -> None:
     to = endpoint(provider, "gpt-5")
-    body, notices = asked(Request(messages=(PROMPT,), provider_tools=(SEARCH,)), to)
+    body, notices = encoded_request(Request(messages=(PROMPT,), provider_tools=(SEARCH,)), to)
     assert "web_search_options" not in body
     assert notices == [f"{provider}:gpt-5 has no web_search of its own: it was left out."]
 
 
 def test_a_tool_that_the_provider_does_not_have_is_told_of() -> None:
     tools = (ProviderTool("code_execution"), ProviderTool("web_search"))
-    body, notices = asked(Request(messages=(PROMPT,), provider_tools=tools), endpoint("groq"))
+    body, notices = encoded_request(
+        Request(messages=(PROMPT,), provider_tools=tools), endpoint("groq")
+    )
     assert "tools" not in body
     assert len(notices) == 2
 
@@ -817,7 +821,7 @@ ALL = Settings(
 def test_settings_that_are_not_taken_are_left_out_and_told_of(
     to: ChatEndpoint, left_out: list[str], limit: str
 ) -> None:
-    body, notices = asked(Request(messages=(PROMPT,), settings=ALL), to)
+    body, notices = encoded_request(Request(messages=(PROMPT,), settings=ALL), to)
     wanted = {name: getattr(ALL, name) for name in ALL.__struct_fields__ if name != "options"}
     wanted[limit] = wanted.pop("max_output_tokens")
     sent = {name: body[name] for name in wanted if name in body}
@@ -887,7 +891,7 @@ def test_effort_is_one_that_the_endpoint_takes(wanted: Effort, sent: str) -> Non
 
 def test_what_is_not_taken_beside_an_effort_is_told_from_what_is_never_taken() -> None:
     to = endpoint(profile=Profile(sampling="without effort"))
-    body, notices = asked(Request(messages=(PROMPT,), settings=ALL, effort="low"), to)
+    body, notices = encoded_request(Request(messages=(PROMPT,), settings=ALL, effort="low"), to)
     assert body.keys().isdisjoint({"temperature", "top_p", "top_k"})
     assert notices[:3] == [
         "openai:m does not take temperature together with an effort: it was left out.",
@@ -898,7 +902,7 @@ def test_what_is_not_taken_beside_an_effort_is_told_from_what_is_never_taken() -
 
 def test_effort_that_cannot_be_said_is_told_of() -> None:
     to = endpoint(quirks=Quirks(effort=None))
-    body, notices = asked(Request(messages=(PROMPT,), effort="high"), to)
+    body, notices = encoded_request(Request(messages=(PROMPT,), effort="high"), to)
     assert "reasoning_effort" not in body
     assert notices == ["openai:m cannot be told how hard to think: high was left out."]
 

@@ -759,8 +759,8 @@ def tagged() -> ChatDecoder:
 
 def test_groq_thinks_in_tags() -> None:
     decoder = ChatDecoder("groq", think_tags=quirks_of("groq").think_tags)
-    said = chunk({"content": "<think>\nHm.\n</think>\n\nYes."})
-    assert answer(said, chunk({}, "stop"), decoder=decoder).text == "Yes."
+    deltas = chunk({"content": "<think>\nHm.\n</think>\n\nYes."})
+    assert answer(deltas, chunk({}, "stop"), decoder=decoder).text == "Yes."
 
 
 def test_tags_are_text_where_nobody_says_otherwise() -> None:

@@ -59,7 +59,7 @@ def agent_of(fake: FakeProvider, **options: Any) -> Agent:
     return Agent(model=model_of(fake), ports=ports(), **options)
 
 
-async def asked(fake: FakeProvider, *messages: Message, **options: Any) -> Json:
+async def sent_body(fake: FakeProvider, *messages: Message, **options: Any) -> Json:
     """What is sent for these messages, which the fake does not object to."""
     async for _ in model_of(fake, **options).stream(Request(messages=messages)):
         pass
@@ -101,7 +101,7 @@ async def test_a_turn_that_goes_on_from_an_answer_sends_only_what_is_new() -> No
 
 async def test_several_messages_of_people_are_new_together() -> None:
     fake, history = await talked(say("Ho."))
-    body = await asked(fake, *history, MORE, injected("Go on."))
+    body = await sent_body(fake, *history, MORE, injected("Go on."))
     assert "previous_response_id" in body
     assert roles(body) == ["user", "user"]
 
@@ -109,7 +109,7 @@ async def test_several_messages_of_people_are_new_together() -> None:
 async def test_what_the_provider_ran_is_no_hindrance() -> None:
     search = (CallStarted("ws", "web_search", True), CallEnded("ws"))
     fake, history = await talked([think("hm"), *search, say("Ho.")])
-    assert "previous_response_id" in await asked(fake, *history, MORE)
+    assert "previous_response_id" in await sent_body(fake, *history, MORE)
 
 
 async def test_the_answer_says_what_it_is_stored_as_and_what_it_was_given_for() -> None:
@@ -135,7 +135,7 @@ async def test_other_settings_are_no_hindrance() -> None:
 
 async def test_nothing_is_stored_unless_it_is_wanted() -> None:
     fake, history = await talked(say("Ho."))
-    body = await asked(fake, *history, MORE, chain=False)
+    body = await sent_body(fake, *history, MORE, chain=False)
     assert "previous_response_id" not in body
     assert body["store"] is False
     assert roles(body) == ["user", "assistant", "user"]
@@ -144,7 +144,7 @@ async def test_nothing_is_stored_unless_it_is_wanted() -> None:
 async def test_an_answer_that_was_not_stored_is_not_built_upon() -> None:
     fake = FakeProvider("openai_responses", default=say("Ho."))
     result = await Agent(model=model_of(fake, chain=False), ports=ports()).run("Hi")
-    body = await asked(fake, *result.history, MORE)
+    body = await sent_body(fake, *result.history, MORE)
     assert "previous_response_id" not in body
     assert roles(body) == ["user", "assistant", "user"]
 
@@ -155,7 +155,7 @@ async def test_results_of_tools_are_sent_with_the_full_history() -> None:
     assert "previous_response_id" not in continued
     assert roles(continued) == ["user", "function_call", "function_call_output"]
     # The next turn goes on from the last answer again.
-    body = await asked(fake, *history, MORE)
+    body = await sent_body(fake, *history, MORE)
     assert "previous_response_id" in body
     assert roles(body) == ["user"]
 
@@ -169,19 +169,19 @@ async def test_an_edit_breaks_the_chain() -> None:
         (user_message("Before"), prompt, answer, MORE),
         (answer, MORE),
     ):
-        body = await asked(fake, *changed)
+        body = await sent_body(fake, *changed)
         assert "previous_response_id" not in body
         assert len(body["input"]) == len(changed)
-    assert "previous_response_id" in await asked(fake, prompt, answer, MORE)
+    assert "previous_response_id" in await sent_body(fake, prompt, answer, MORE)
 
 
 async def test_a_part_that_was_taken_out_of_the_answer_breaks_the_chain() -> None:
     fake, history = await talked([file("image/png", b"png"), say("Ho.")])
     prompt, answer = history
-    assert "previous_response_id" in await asked(fake, prompt, answer, MORE)
+    assert "previous_response_id" in await sent_body(fake, prompt, answer, MORE)
     without = replace(answer, parts=tuple(p for p in answer.parts if not isinstance(p, File)))
     assert len(without.parts) < len(answer.parts)
-    assert "previous_response_id" not in await asked(fake, prompt, without, MORE)
+    assert "previous_response_id" not in await sent_body(fake, prompt, without, MORE)
 
 
 async def test_a_compaction_breaks_the_chain() -> None:
@@ -205,26 +205,28 @@ async def test_a_result_that_was_shortened_breaks_the_chain() -> None:
     prompt, called, results, answer = history
     [result] = results.results
     shorter = replace(results, parts=(replace(result, content=(Text("…"),)),))
-    assert "previous_response_id" not in await asked(fake, prompt, called, shorter, answer, MORE)
+    assert "previous_response_id" not in await sent_body(
+        fake, prompt, called, shorter, answer, MORE
+    )
 
 
 async def test_a_system_message_since_then_breaks_the_chain() -> None:
     fake, history = await talked(say("Ho."))
     marker = Message("system", (Text("Interrupted."),), "marker")
-    assert "previous_response_id" not in await asked(fake, *history, marker, MORE)
+    assert "previous_response_id" not in await sent_body(fake, *history, marker, MORE)
 
 
 async def test_an_answer_that_did_not_come_to_its_end_is_not_built_upon() -> None:
     cut = [say("Half an"), finish("length")]
     fake, history = await talked(cut, policy=Policy(recoveries=0))
     assert history[-1].finish == "length"
-    assert "previous_response_id" not in await asked(fake, *history, MORE)
+    assert "previous_response_id" not in await sent_body(fake, *history, MORE)
 
 
 async def test_another_model_and_another_provider_are_given_all_of_it() -> None:
     fake, history = await talked(say("Ho."))
     for options in ({"name": "gpt-6"}, {"provider": "azure"}):
-        body = await asked(fake, *history, MORE, **options)
+        body = await sent_body(fake, *history, MORE, **options)
         assert "previous_response_id" not in body
         assert roles(body) == ["user", "assistant", "user"]
 
@@ -232,7 +234,7 @@ async def test_another_model_and_another_provider_are_given_all_of_it() -> None:
 async def test_going_back_to_a_model_does_not_skip_what_another_said() -> None:
     fake, history = await talked(say("Ho."))
     theirs = Message("assistant", (Text("Aha"),), "answer", finish="stop", model="a:b")
-    body = await asked(fake, *history, MORE, theirs, MORE)
+    body = await sent_body(fake, *history, MORE, theirs, MORE)
     assert "previous_response_id" not in body
     assert roles(body) == ["user", "assistant", "user", "assistant", "user"]
 
@@ -240,7 +242,7 @@ async def test_going_back_to_a_model_does_not_skip_what_another_said() -> None:
 async def test_nothing_new_is_nothing_to_build_on() -> None:
     fake, history = await talked(say("Ho."))
     empty = Message("user", (Text(""),), "prompt")
-    assert "previous_response_id" not in await asked(fake, *history, empty)
+    assert "previous_response_id" not in await sent_body(fake, *history, empty)
 
 
 # --- When the stored answer is gone -------------------------------------------------------------
@@ -294,7 +296,7 @@ async def test_a_provider_that_has_forgotten_is_told_everything() -> None:
 async def asked_again(fake: FakeProvider, history: History) -> None:
     fake.problems.clear()
     with pytest.raises(Exception, match="the script has 1 turn"):
-        await asked(fake, *history, MORE)
+        await sent_body(fake, *history, MORE)
     assert "previous_response_id" in fake.requests[-1].json
 
 
@@ -325,7 +327,7 @@ async def test_it_is_asked_again_once_only() -> None:
     _, history = await talked(say("Ho."))
     fake = FakeProvider("openai_responses", default=respond(400, GONE), check=False)
     with pytest.raises(ProviderError) as caught:
-        await asked(fake, *history, MORE)
+        await sent_body(fake, *history, MORE)
     assert caught.value.code == "previous_response_not_found"
     assert len(fake.requests) == 2
 

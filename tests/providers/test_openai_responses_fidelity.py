@@ -39,7 +39,7 @@ Json = dict[str, Any]
 HI: Final = user_message("Hi")
 
 
-def heard(*items: Json, end: str = "completed", **options: Any) -> Message:
+def stored_answer(*items: Json, end: str = "completed", **options: Any) -> Message:
     """The answer that is made of these items, as it comes back from a store."""
     assembly = Assembly("openai:gpt-5", ports())
     events: list[Json] = []
@@ -170,12 +170,12 @@ REFUSED: Final = {"type": "refusal", "refusal": "Not that."}
     ],
 )
 def test_the_items_of_an_answer_go_back_as_they_came(items: tuple[Json, ...]) -> None:
-    assert sent(HI, heard(*deepcopy(items)))[1:] == list(items)
+    assert sent(HI, stored_answer(*deepcopy(items)))[1:] == list(items)
 
 
 def test_a_field_that_came_as_null_is_not_sent() -> None:
     came = [reasoning(status=None), message("Hi", phase=None), called(namespace=None)]
-    assert sent(HI, heard(*came))[1:] == [reasoning(), message("Hi"), called()]
+    assert sent(HI, stored_answer(*came))[1:] == [reasoning(), message("Hi"), called()]
 
 
 def test_two_messages_that_are_said_at_the_same_time_stay_two() -> None:
@@ -215,7 +215,7 @@ def test_any_answer_goes_back_as_it_came(kinds: list[tuple[bool, str]]) -> None:
     for number, (thought, kind) in enumerate(kinds):
         items += [reasoning(f"rs_{number}")] if thought else []
         items.append(item_of(kind, number))
-    assert sent(HI, heard(*deepcopy(items)))[1:] == items
+    assert sent(HI, stored_answer(*deepcopy(items)))[1:] == items
 
 
 async def test_an_agent_sends_everything_back_and_nothing_is_objected_to() -> None:
@@ -273,27 +273,27 @@ async def test_an_agent_sends_everything_back_and_nothing_is_objected_to() -> No
 
 
 def test_another_model_of_the_provider_is_given_the_reasoning_too() -> None:
-    answer = heard(reasoning(), message("Hi"))
+    answer = stored_answer(reasoning(), message("Hi"))
     assert sent(HI, answer, model="gpt-6")[1:] == [reasoning(), message("Hi")]
 
 
 def test_a_model_that_does_not_think_is_given_what_was_said_and_not_what_was_thought() -> None:
-    answer = heard(reasoning(), searched(), message("Hi"), reasoning("rs_2"), called())
+    answer = stored_answer(reasoning(), searched(), message("Hi"), reasoning("rs_2"), called())
     results = results_message([ToolResult("call_1", "look", (Text("it"),))])
-    made = sent(HI, answer, results, model="gpt-4.1", profile=Profile(efforts=()))
-    assert [item["type"] for item in made] == [
+    body = sent(HI, answer, results, model="gpt-4.1", profile=Profile(efforts=()))
+    assert [item["type"] for item in body] == [
         "message",
         "message",
         "message",
         "function_call",
         "function_call_output",
     ]
-    assert not any("id" in item for item in made)
-    assert made[1]["content"][0]["text"].startswith("[web_search")
+    assert not any("id" in item for item in body)
+    assert body[1]["content"][0]["text"].startswith("[web_search")
 
 
 def test_another_provider_is_not_and_gives_it_back() -> None:
-    ours = heard(reasoning(), searched(), message("Hi"))
+    ours = stored_answer(reasoning(), searched(), message("Hi"))
     signed = Reasoning("hm", "sig", metadata={"anthropic": {"x": 1}})
     theirs = Message("assistant", (signed, Text("Ho")), "answer", model="anthropic:claude")
     elsewhere = sent(HI, ours, provider="azure")
@@ -324,7 +324,7 @@ def test_reasoning_without_its_encrypted_content_stays_here_with_all_that_asks_f
     bare = reasoning()
     del bare["encrypted_content"]
     items = (bare, searched(), message("Hi"), called(), reasoning("rs_2"), called("fc_2", "c2"))
-    search, text, call, *rest = sent(HI, heard(*items))[1:]
+    search, text, call, *rest = sent(HI, stored_answer(*items))[1:]
     assert search["content"][0]["text"].startswith("[web_search")
     assert "id" not in search
     assert text == {key: value for key, value in message("Hi").items() if key != "id"}
@@ -333,8 +333,8 @@ def test_reasoning_without_its_encrypted_content_stays_here_with_all_that_asks_f
 
 
 def test_reasoning_that_led_to_nothing_is_left_out() -> None:
-    assert sent(HI, heard(reasoning(), end="incomplete")) == sent(HI)
-    cut = heard(message("Hi"), reasoning())
+    assert sent(HI, stored_answer(reasoning(), end="incomplete")) == sent(HI)
+    cut = stored_answer(message("Hi"), reasoning())
     assert sent(HI, cut)[1:] == [message("Hi")]
 
 
@@ -357,7 +357,7 @@ def test_an_answer_that_was_interrupted_is_text_without_an_id() -> None:
 
 def test_what_was_found_and_has_no_id_goes_back_in_words_and_ends_nothing() -> None:
     found = {"type": "search_results", "queries": ["x"], "results": [{"url": "https://a.org"}]}
-    [told, text] = sent(HI, heard(found, message("Hi")))[1:]
+    [told, text] = sent(HI, stored_answer(found, message("Hi")))[1:]
     assert told == {
         "type": "message",
         "role": "assistant",
@@ -369,7 +369,7 @@ def test_what_was_found_and_has_no_id_goes_back_in_words_and_ends_nothing() -> N
 
 
 def test_a_picture_whose_bytes_are_not_here_goes_back_in_words() -> None:
-    answer = heard(reasoning(), PICTURE, message("Hi"))
+    answer = stored_answer(reasoning(), PICTURE, message("Hi"))
     thought, picture, text = answer.parts
     assert isinstance(picture, File)
     away = replace(answer, parts=(thought, replace(picture, data=None, ref="store:1"), text))
@@ -389,17 +389,17 @@ def test_who_made_an_item_is_not_sent_back() -> None:
     }
     compacted = {"id": "cmp_1", "type": "compaction", "encrypted_content": "gAAA="}
     by = {"created_by": "user_1"}
-    made = sent(HI, heard({**compacted, **by}, {**shell, **by}))[1:]
+    made = sent(HI, stored_answer({**compacted, **by}, {**shell, **by}))[1:]
     assert made == [compacted, shell]  # what the provider ran, null and all
     names = {"shell_call": "run"}
-    ours = heard({**shell, **by}, names=names)
+    ours = stored_answer({**shell, **by}, names=names)
     results = results_message([ToolResult("call_1", "run", (Text("a b"),))])
     del shell["environment"]
     assert sent(HI, ours, results)[1] == shell
 
 
 def test_a_call_that_was_given_another_id_is_answered_under_that() -> None:
-    answer = heard(reasoning(), called())
+    answer = stored_answer(reasoning(), called())
     [thought, call] = answer.parts
     assert isinstance(call, ToolCall)
     renamed = replace(answer, parts=(thought, replace(call, id="new")))

@@ -37,7 +37,7 @@ PNG: Final = File("image/png", "cat.png", b"png")
 PDF: Final = File("application/pdf", "a.pdf", b"pdf")
 
 
-def asked(
+def encoded_request(
     request: Request, profile: Profile = UNKNOWN, *, store: bool = False
 ) -> tuple[Json, tuple[str, ...]]:
     """The body as the provider reads it, which finds nothing wrong with it, and the notices."""
@@ -50,9 +50,9 @@ def asked(
 
 
 def body(*messages: Message, profile: Profile = UNKNOWN, **fields: Any) -> Json:
-    made, notices = asked(Request(messages=messages or (HI,), **fields), profile)
+    body, notices = encoded_request(Request(messages=messages or (HI,), **fields), profile)
     assert notices == ()
-    return made
+    return body
 
 
 def items(*messages: Message, profile: Profile = UNKNOWN) -> list[Json]:
@@ -64,7 +64,7 @@ def answer(*parts: Any, model: str = NAME, **fields: Any) -> Message:
     return Message("assistant", parts, "answer", model=model, **fields)
 
 
-def said(text: str) -> Json:
+def assistant_item(text: str) -> Json:
     content = [{"type": "output_text", "text": text}]
     return {"type": "message", "role": "assistant", "content": content}
 
@@ -102,9 +102,9 @@ def test_a_growing_history_begins_with_the_same_bytes() -> None:
 
 
 def test_stored_where_answers_are_built_upon() -> None:
-    made, _ = asked(Request(messages=(HI,)), store=True)
-    assert made["store"] is True
-    assert made["include"] == ["reasoning.encrypted_content"]
+    body, _ = encoded_request(Request(messages=(HI,)), store=True)
+    assert body["store"] is True
+    assert body["include"] == ["reasoning.encrypted_content"]
 
 
 def test_a_model_that_does_not_think_is_not_asked_for_its_thoughts() -> None:
@@ -128,13 +128,17 @@ def test_half_a_character_does_not_break_a_request() -> None:
 
 
 def test_settings_are_passed_on() -> None:
-    made = body(settings=Settings(temperature=0.5, top_p=0.9, max_output_tokens=100))
-    assert (made["temperature"], made["top_p"], made["max_output_tokens"]) == (0.5, 0.9, 100)
+    encoded = body(settings=Settings(temperature=0.5, top_p=0.9, max_output_tokens=100))
+    assert (encoded["temperature"], encoded["top_p"], encoded["max_output_tokens"]) == (
+        0.5,
+        0.9,
+        100,
+    )
 
 
 def test_settings_that_the_protocol_does_not_know_are_told_of() -> None:
     settings = Settings(top_k=3, presence_penalty=0.1, frequency_penalty=0.2)
-    made, notices = asked(Request(messages=(HI,), settings=settings))
+    made, notices = encoded_request(Request(messages=(HI,), settings=settings))
     assert made == body()
     assert notices == (
         f"top_k was not sent to {NAME}, which does not know it.",
@@ -145,7 +149,7 @@ def test_settings_that_the_protocol_does_not_know_are_told_of() -> None:
 
 def test_a_model_without_sampling_is_not_sent_a_temperature() -> None:
     request = Request(messages=(HI,), settings=Settings(temperature=0.0, top_p=0.5))
-    made, notices = asked(request, Profile(sampling=False))
+    made, notices = encoded_request(request, Profile(sampling=False))
     assert made == body()
     assert [notice.split()[0] for notice in notices] == ["temperature", "top_p"]
 
@@ -154,10 +158,10 @@ def test_a_temperature_is_left_out_beside_an_effort_where_it_is_refused() -> Non
     request = Request(messages=(HI,), settings=Settings(temperature=0.0, top_p=0.5))
     profile = lookup("openai", "gpt-5.2")
     for effort in (None, "none"):
-        made, notices = asked(replace(request, effort=effort), profile)
-        assert (made["temperature"], made["top_p"], notices) == (0.0, 0.5, ())
-    made, notices = asked(replace(request, effort="max"), profile)
-    assert made.keys().isdisjoint({"temperature", "top_p"})
+        body, notices = encoded_request(replace(request, effort=effort), profile)
+        assert (body["temperature"], body["top_p"], notices) == (0.0, 0.5, ())
+    body, notices = encoded_request(replace(request, effort="max"), profile)
+    assert body.keys().isdisjoint({"temperature", "top_p"})
     assert notices == (
         f"temperature was not sent to {NAME}, which does not take it together with an effort.",
         f"top_p was not sent to {NAME}, which does not take it together with an effort.",
@@ -205,13 +209,15 @@ TOOLS_OVER_THERE: Final = (ProviderTool("web_search"), ProviderTool("image_gener
 
 def test_a_tool_of_the_provider_is_not_sent_beside_an_effort_that_it_is_refused_with() -> None:
     request = Request(messages=(HI,), provider_tools=TOOLS_OVER_THERE, effort="none")
-    made, notices = asked(request, lookup("openai", "gpt-5"))  # whose least effort is "minimal"
-    assert made["reasoning"]["effort"] == "low"
+    body, notices = encoded_request(
+        request, lookup("openai", "gpt-5")
+    )  # whose least effort is "minimal"
+    assert body["reasoning"]["effort"] == "low"
     assert notices == (f"{NAME} uses the effort low: its tools do not work with minimal.",)
-    made, notices = asked(replace(request, provider_tools=(), tools=(LOOK,)), Profile())
-    assert (made["reasoning"]["effort"], notices) == ("none", ())
+    body, notices = encoded_request(replace(request, provider_tools=(), tools=(LOOK,)), Profile())
+    assert (body["reasoning"]["effort"], notices) == ("none", ())
     alone = replace(request, provider_tools=(), tools=(LOOK,), effort="minimal")
-    assert asked(alone)[0]["reasoning"]["effort"] == "minimal"
+    assert encoded_request(alone)[0]["reasoning"]["effort"] == "minimal"
 
 
 def test_the_fake_refuses_a_tool_of_the_provider_beside_an_effort_of_minimal() -> None:
@@ -233,13 +239,13 @@ def test_options_of_the_provider_are_merged_in_last() -> None:
         "anthropic": {"speed": "fast"},
     }
     shape = Shape({"type": "object", "properties": {}, "additionalProperties": False})
-    made = body(effort="low", output=shape, settings=Settings(options=options))
-    assert made["service_tier"] == "flex"
-    assert made["store"] is True
-    assert made["reasoning"] == {"effort": "low", "summary": "detailed"}
-    assert made["include"] == ["reasoning.encrypted_content", "file_search_call.results"]
-    assert set(made["text"]) == {"format", "verbosity"}
-    assert "speed" not in made
+    encoded = body(effort="low", output=shape, settings=Settings(options=options))
+    assert encoded["service_tier"] == "flex"
+    assert encoded["store"] is True
+    assert encoded["reasoning"] == {"effort": "low", "summary": "detailed"}
+    assert encoded["include"] == ["reasoning.encrypted_content", "file_search_call.results"]
+    assert set(encoded["text"]) == {"format", "verbosity"}
+    assert "speed" not in encoded
 
 
 # --- Tools --------------------------------------------------------------------------------------
@@ -321,7 +327,7 @@ def test_a_native_declaration_replaces_ours() -> None:
 def test_tools_that_the_provider_runs() -> None:
     search = {"allowed_domains": ["a.org"], "user_location": {"city": "Oslo"}}
     vectors = {"type": "file_search", "vector_store_ids": ["vs_1"]}
-    made = body(
+    encoded = body(
         provider_tools=(
             ProviderTool("web_search", options=search),
             ProviderTool("code_execution"),
@@ -329,7 +335,7 @@ def test_tools_that_the_provider_runs() -> None:
             ProviderTool("file_search", native={"openai": vectors}),
         )
     )
-    assert made["tools"] == [
+    assert encoded["tools"] == [
         {
             "type": "web_search",
             "filters": {"allowed_domains": ["a.org"]},
@@ -339,13 +345,13 @@ def test_tools_that_the_provider_runs() -> None:
         {"type": "image_generation"},
         vectors,
     ]
-    assert "code_interpreter_call.outputs" in made["include"]
+    assert "code_interpreter_call.outputs" in encoded["include"]
 
 
 def test_a_tool_or_an_option_that_it_does_not_have_is_told_of() -> None:
     tools = (ProviderTool("web_fetch"), ProviderTool("web_search", options={"max_uses": 3}))
-    made, notices = asked(Request(messages=(HI,), provider_tools=tools))
-    assert made["tools"] == [{"type": "web_search"}]
+    body, notices = encoded_request(Request(messages=(HI,), provider_tools=tools))
+    assert body["tools"] == [{"type": "web_search"}]
     assert notices == (
         f"The tool web_fetch was not sent to {NAME}, which does not know it.",
         f"max_uses of web_search was not sent to {NAME}, which does not know it.",
@@ -358,15 +364,15 @@ CITY: Final = {"type": "object", "properties": {"city": {"type": "string"}}}
 
 
 def test_an_answer_is_held_to_its_form() -> None:
-    made = body(output=Shape(CITY, "The city!", "Where it is."))
-    assert made["text"]["format"] == {
+    encoded = body(output=Shape(CITY, "The city!", "Where it is."))
+    assert encoded["text"]["format"] == {
         "type": "json_schema",
         "name": "The_city_",
         "description": "Where it is.",
         "schema": {**CITY, "required": ["city"], "additionalProperties": False},
         "strict": True,
     }
-    assert "instructions" not in made
+    assert "instructions" not in encoded
 
 
 def test_a_form_that_strict_mode_cannot_say_is_sent_without_it() -> None:
@@ -382,9 +388,9 @@ def test_a_form_that_strict_mode_cannot_say_is_sent_without_it() -> None:
 def test_where_a_model_cannot_be_held_to_it_the_form_is_asked_for(
     schema: Json, profile: Profile
 ) -> None:
-    made = body(system=(Block("Be brief."),), output=Shape(schema), profile=profile)
-    assert "text" not in made
-    asked_for, _, form = made["instructions"].rpartition("\n")
+    encoded = body(system=(Block("Be brief."),), output=Shape(schema), profile=profile)
+    assert "text" not in encoded
+    asked_for, _, form = encoded["instructions"].rpartition("\n")
     assert asked_for.startswith("Be brief.\n\n")
     assert msgspec.json.decode(form) == schema
 
@@ -402,7 +408,7 @@ def test_who_says_what() -> None:
         asks("In Oslo.", "system"),
         asks("Hi"),
         asks("Go on."),
-        said("Ho"),
+        assistant_item("Ho"),
     ]
 
 
@@ -431,7 +437,7 @@ def test_calls_and_results_of_another_provider() -> None:
     )
     history = (HI, answer(Reasoning("hm"), Text("I look."), call, empty, model="a:b"), results)
     assert items(*history)[1:] == [
-        said("I look."),
+        assistant_item("I look."),
         {
             "type": "function_call",
             "call_id": "toolu_1",
@@ -528,9 +534,9 @@ def test_files_that_are_read(file: File, sent: Json) -> None:
     ids=str,
 )
 def test_files_that_are_not_read_are_told_of(file: File, profile: Profile) -> None:
-    said = Message("user", (file,), "prompt")  # as a history may have it
-    made, notices = asked(Request(messages=(said,)), profile)
-    [part] = made["input"][0]["content"]
+    stored = Message("user", (file,), "prompt")  # as a history may have it
+    body, notices = encoded_request(Request(messages=(stored,)), profile)
+    [part] = body["input"][0]["content"]
     assert part["type"] == "input_text"
     assert file.name is not None
     assert file.name in part["text"]
@@ -546,12 +552,14 @@ def test_media_types_are_sent_as_they_are_usually_spelled(spelled: str) -> None:
 
 def test_a_notice_is_given_once() -> None:
     wav = user_message([File("audio/wav", "a.wav", b"wav")])
-    assert len(asked(Request(messages=(wav, wav)))[1]) == 1
+    assert len(encoded_request(Request(messages=(wav, wav)))[1]) == 1
 
 
 def test_a_picture_of_another_provider_is_told_of() -> None:
-    made, notices = asked(Request(messages=(HI, answer(Text("See:"), PNG, model="google:g"))))
-    texts = [part["text"] for part in made["input"][1]["content"]]
+    body, notices = encoded_request(
+        Request(messages=(HI, answer(Text("See:"), PNG, model="google:g")))
+    )
+    texts = [part["text"] for part in body["input"][1]["content"]]
     assert texts == ["See:", "[cat.png (image/png) was left out: this model cannot read it]"]
     assert len(notices) == 1
 

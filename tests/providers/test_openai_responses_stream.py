@@ -79,7 +79,7 @@ def delta(text: str, at: int = 0, index: int = 0) -> Json:
     return ev("output_text.delta", at, content_index=index, item_id="msg_1", delta=text)
 
 
-def said(text: str, id: str = "msg_1", **more: Any) -> Json:
+def message_item(text: str, id: str = "msg_1", **more: Any) -> Json:
     part = {"type": "output_text", "text": text, "annotations": []}
     item = {"type": "message", "id": id, "role": "assistant", "status": "completed"}
     return {**item, "content": [part], **more}
@@ -124,7 +124,7 @@ TALK: Final = (
     delta("moment.", 1),
     ev("output_text.done", 1, item_id="msg_1", content_index=0, text="One moment."),
     ev("content_part.done", 1, item_id="msg_1", content_index=0, part={}),
-    done(1, **said("One moment.", phase="commentary")),
+    done(1, **message_item("One moment.", phase="commentary")),
     added(2, type="function_call", id="fc_1", call_id="call_1", name="look", arguments=""),
     ev("function_call_arguments.delta", 2, item_id="fc_1", delta='{"at":'),
     ev("function_call_arguments.delta", 2, item_id="fc_1", delta='"x"}'),
@@ -215,7 +215,7 @@ def test_what_a_provider_says_it_charges_is_what_it_costs() -> None:
         (0.25, 0.0006),
         (None, 0.0006),
     ):
-        end = completed(said("Hi"))
+        end = completed(message_item("Hi"))
         end["response"]["usage"] = {**tokens, "cost": charged}
         usage = message(end, price=price).usage
         assert usage is not None
@@ -260,7 +260,7 @@ def incomplete(reason: str | None) -> Json:
 @pytest.mark.parametrize(
     ("events", "finish"),
     [
-        ((delta("Hi"), completed(said("Hi"))), "stop"),
+        ((delta("Hi"), completed(message_item("Hi"))), "stop"),
         ((CALLED, completed()), "tool_calls"),
         ((delta("Hi"), incomplete("max_output_tokens")), "length"),
         ((delta("Hi"), incomplete("max_messages")), "length"),
@@ -311,7 +311,9 @@ def test_an_answer_without_its_last_event_is_none() -> None:
 
 
 def test_nothing_counts_behind_the_end() -> None:
-    assert decoded(*TALK, delta("more"), completed(said("more")), b"[DONE]") == decoded(*TALK)
+    assert decoded(*TALK, delta("more"), completed(message_item("more")), b"[DONE]") == decoded(
+        *TALK
+    )
 
 
 # --- Refusals and sources -----------------------------------------------------------------------
@@ -346,7 +348,7 @@ def test_sources_stand_behind_the_text_that_has_them() -> None:
         ev("output_text.annotation.added", item_id="msg_1", content_index=0, annotation=one)
         for one in CITED
     ]
-    item = said("As A and B say.")
+    item = message_item("As A and B say.")
     item["content"][0]["annotations"] = CITED
     for events in (
         (delta("As A "), *annotations, delta("and B say."), done(0, **item), completed()),
@@ -463,13 +465,16 @@ def test_a_call_that_the_provider_ran_and_gave_no_id_is_one_call() -> None:
         done(1, **fetch),
         completed(search, fetch),
     )
-    found, pages, fetched, page = message(*events).parts
-    assert isinstance(found, ToolCall)
+    encoded, pages, fetched, page = message(*events).parts
+    assert isinstance(encoded, ToolCall)
     assert isinstance(fetched, ToolCall)
     assert isinstance(pages, ToolResult)
     assert isinstance(page, ToolResult)
-    assert (found.tool, msgspec.json.decode(found.arguments)) == ("web_search", {"queries": ["x"]})
-    assert (pages.call_id, pages.text) == (found.id, "https://a.org")
+    assert (encoded.tool, msgspec.json.decode(encoded.arguments)) == (
+        "web_search",
+        {"queries": ["x"]},
+    )
+    assert (pages.call_id, pages.text) == (encoded.id, "https://a.org")
     assert (fetched.tool, fetched.arguments) == ("fetch_url", "{}")
     assert (page.call_id, page.text) == (fetched.id, "https://b.org")
 
@@ -544,7 +549,7 @@ def test_a_tool_of_ours_that_the_provider_declares_is_called() -> None:
 
 SHORT: Final = (
     done(0, type="reasoning", id="rs_1", encrypted_content="s", summary=[{"text": "hm"}]),
-    done(1, **said("Hello")),
+    done(1, **message_item("Hello")),
     done(2, type="function_call", id="fc_1", call_id="c", name="f", arguments='{"a":1}'),
 )
 OUTPUT: Final = tuple(event["item"] for event in SHORT)
@@ -589,18 +594,18 @@ def test_nothing_is_lost_and_nothing_is_said_twice(events: tuple[Json, ...]) -> 
 
 
 def test_a_message_that_was_not_streamed_is_told_apart_from_one_that_was() -> None:
-    first, second = said("One.", "msg_1"), said("Two.", "msg_2")
+    first, second = message_item("One.", "msg_1"), message_item("Two.", "msg_2")
     assert message(done(1, **second), completed(first, second)).text == "Two.One."
 
 
 def test_items_that_end_only_at_the_end_do_not_repeat_their_text() -> None:
     answered = message(
-        added(0, **said("")),
+        added(0, **message_item("")),
         delta("Hello"),
         added(1, type="function_call", id="fc_1", call_id="c", name="f", arguments=""),
         ev("function_call_arguments.delta", 1, item_id="fc_1", delta="{}"),
         ev("output_text.done", 0, item_id="msg_1", content_index=0, text="Hello"),
-        done(0, **said("Hello")),
+        done(0, **message_item("Hello")),
         done(1, type="function_call", id="fc_1", call_id="c", name="f", arguments="{}"),
         completed(),
     )
@@ -612,7 +617,7 @@ def test_items_that_end_only_at_the_end_do_not_repeat_their_text() -> None:
 
 
 def test_a_text_that_is_said_to_be_complete_too_late_is_not_repeated() -> None:
-    two = said("", content=[{"type": "output_text", "text": t} for t in ("One", "Two")])
+    two = message_item("", content=[{"type": "output_text", "text": t} for t in ("One", "Two")])
     answered = message(
         delta("One"),
         delta("Two", index=1),
@@ -629,9 +634,9 @@ def test_a_text_that_is_said_to_be_complete_too_late_is_not_repeated() -> None:
 
 
 def test_content_that_is_none_breaks_nothing() -> None:
-    strange = said("Hi", content=[None, {"type": "output_text", "text": "Hi"}, {"text": 5}])
+    strange = message_item("Hi", content=[None, {"type": "output_text", "text": "Hi"}, {"text": 5}])
     assert message(done(0, **strange), completed(strange)).text == "Hi"
-    assert message(delta("Hi"), done(0, **said("", content="Hi")), completed()).text == "Hi"
+    assert message(delta("Hi"), done(0, **message_item("", content="Hi")), completed()).text == "Hi"
 
 
 def test_events_in_another_order() -> None:
@@ -641,7 +646,7 @@ def test_events_in_another_order() -> None:
         added(0, **call, arguments=""),
         ev("function_call_arguments.delta", item_id="fc_1", delta="1}"),
         done(0, **call, arguments='{"a":1}'),
-        done(1, **said("Hello")),
+        done(1, **message_item("Hello")),
         delta("Hello", 1),
         completed(),
     )
@@ -688,13 +693,13 @@ def test_reasoning_that_is_no_summary() -> None:
 
 
 def test_several_texts_and_several_messages() -> None:
-    two = said("", content=[{"type": "output_text", "text": t} for t in ("One", "Two")])
+    two = message_item("", content=[{"type": "output_text", "text": t} for t in ("One", "Two")])
     answered = message(
         delta("One"),
         delta("Two", index=1),
         done(0, **two),
         delta("Three", 1),
-        done(1, **said("Three", "msg_2")),
+        done(1, **message_item("Three", "msg_2")),
         completed(),
     )
     assert [part.text for part in answered.parts if isinstance(part, Text)] == [

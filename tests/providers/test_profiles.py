@@ -190,9 +190,9 @@ def test_nothing_is_guessed_about_another_model(provider: str, model: str) -> No
 
 
 def test_azure_and_chat_completions_have_the_same_models() -> None:
-    known = lookup("openai", "gpt-5.2")
-    assert lookup("azure", "gpt-5.2") == known
-    assert lookup("openai-chat", "gpt-5.2") == known
+    profile = lookup("openai", "gpt-5.2")
+    assert lookup("azure", "gpt-5.2") == profile
+    assert lookup("openai-chat", "gpt-5.2") == profile
 
 
 def test_chat_completions_knows_the_highest_effort() -> None:
@@ -258,9 +258,9 @@ def test_a_gateway_of_ones_own_may_name_the_vendor_in_any_way() -> None:
         "bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0",
         "anthropic.claude-sonnet-4-5-20250929-v1:0",
     ):
-        found = lookup("openai-compatible", name)
-        assert (found.window, found.files) == (own.window, own.files)
-        assert found.price is None
+        profile = lookup("openai-compatible", name)
+        assert (profile.window, profile.files) == (own.window, own.files)
+        assert profile.price is None
     assert lookup("openai-compatible", "my-model") is UNKNOWN
     assert lookup("vllm", "openai/gpt-4o") is UNKNOWN  # a server of one's own is no gateway
 

@@ -124,9 +124,9 @@ class Heard:
         yield "Yes."
 
     async def ask(self, request: Request, **more: Any) -> list[Delta]:
-        heard = await collect(PydanticAI(self.model, **more), request)
-        assert heard.message.text == "Yes."
-        return heard.deltas
+        record = await collect(PydanticAI(self.model, **more), request)
+        assert record.message.text == "Yes."
+        return record.deltas
 
 
 def saying(*said: Said) -> PydanticAI:
@@ -346,9 +346,9 @@ async def test_a_restriction_that_does_not_hold_leaves_the_tool_out() -> None:
 
 async def test_options_that_do_not_fit_are_a_mistake_in_the_set_up() -> None:
     tools = (ProviderTool("web_search", {"max_uses": "many"}),)
-    heard = await collect(saying("?"), Request(messages=ask().messages, provider_tools=tools))
-    assert heard.failure.kind == "config"
-    assert "the options of web_search are not valid in pydantic-ai" in heard.failure.message
+    record = await collect(saying("?"), Request(messages=ask().messages, provider_tools=tools))
+    assert record.failure.kind == "config"
+    assert "the options of web_search are not valid in pydantic-ai" in record.failure.message
 
 
 async def test_a_foreign_id_is_made_to_fit_with_its_result() -> None:
@@ -375,9 +375,9 @@ async def test_a_call_in_pieces_is_whole_in_the_end() -> None:
         {0: DeltaToolCall(json_args='"a"}')},
         {1: DeltaToolCall(json_args='"b"}')},
     )
-    heard = await collect(model, ask())
-    assert described(heard.message) == ['call: look {"what":"a"}', 'call: look {"what":"b"}']
-    assert [call.id for call in heard.message.calls] == ["call_a", "call_b"]
+    record = await collect(model, ask())
+    assert described(record.message) == ['call: look {"what":"a"}', 'call: look {"what":"b"}']
+    assert [call.id for call in record.message.calls] == ["call_a", "call_b"]
 
 
 async def test_a_call_that_is_complete_ends_before_the_answer_does() -> None:
@@ -542,12 +542,12 @@ def pausing(pauses: int) -> Pausing:
 
 async def test_an_answer_that_pauses_is_asked_to_go_on() -> None:
     model = pausing(2)
-    heard = await collect(PydanticAI(model), ask())
-    assert heard.message.text == "1 2 3 "
+    record = await collect(PydanticAI(model), ask())
+    assert record.message.text == "1 2 3 "
     assert [type(message) for message in model.asked[2]] == [ModelRequest, ModelResponse]
     assert [part.content for part in model.asked[2][1].parts] == ["1 ", "2 "]  # type: ignore[union-attr]
-    assert heard.message.usage is not None
-    assert heard.message.usage.output == 3 * 1
+    assert record.message.usage is not None
+    assert record.message.usage.output == 3 * 1
 
 
 async def test_an_answer_that_pauses_fills_the_window_once() -> None:
@@ -559,9 +559,9 @@ async def test_an_answer_that_pauses_fills_the_window_once() -> None:
 
 
 async def test_an_answer_that_pauses_for_ever_is_a_failure() -> None:
-    heard = await collect(PydanticAI(pausing(99)), ask())
-    assert heard.failure.kind == "server"
-    assert "paused 10 times" in heard.failure.detail
+    record = await collect(PydanticAI(pausing(99)), ask())
+    assert record.failure.kind == "server"
+    assert "paused 10 times" in record.failure.detail
 
 
 async def test_an_answer_in_the_background_is_refused() -> None:
@@ -570,9 +570,9 @@ async def test_an_answer_in_the_background_is_refused() -> None:
             return 2.0
 
     model = Background(stream_function=pausing(9).stream_function)  # type: ignore[arg-type]
-    heard = await collect(PydanticAI(model), ask())
-    assert heard.failure.kind == "config"
-    assert "switch its background mode off" in heard.failure.message
+    record = await collect(PydanticAI(model), ask())
+    assert record.failure.kind == "config"
+    assert "switch its background mode off" in record.failure.message
 
 
 # --- Replayed -----------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ SLOW: Final = {
 """Asked of one provider, because what they look at is the bridge: see also `test_pydantic_ai`."""
 
 
-def asked(protocol: WireProtocol, case: Case) -> bool:
+def is_selected(protocol: WireProtocol, case: Case) -> bool:
     if (protocol, case.name) in BUT:
         return False
     return protocol == "anthropic" or case.name not in SLOW
@@ -45,7 +45,7 @@ def asked(protocol: WireProtocol, case: Case) -> bool:
         pytest.param(protocol, case, id=f"{protocol}-{case}")
         for protocol in PROTOCOLS
         for case in cases(without=BRIDGED_CANNOT[protocol])
-        if asked(protocol, case)
+        if is_selected(protocol, case)
     ],
 )
 async def test_a_bridged_provider_conforms(protocol: WireProtocol, case: Case) -> None:

@@ -53,12 +53,12 @@ class Caught:
         yield
 
 
-async def asked(name: str, environ: Mapping[str, str], **given: Any) -> Caught:
+async def first_request(name: str, environ: Mapping[str, str], **given: Any) -> Caught:
     """Where the first request to this model goes."""
     http = Caught()
-    made = model(name, environ=environ, http=http, **given)
+    resolved = model(name, environ=environ, http=http, **given)
     with pytest.raises(ProviderError, match="caught"):
-        async for _ in made.stream(HELLO):
+        async for _ in resolved.stream(HELLO):
             pass
     return http
 
@@ -84,7 +84,7 @@ def key_for(name: str) -> dict[str, str]:
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_every_provider_is_asked_where_it_is_with_its_key(provider: str) -> None:
     facts = PROVIDERS[provider]
-    caught = await asked(f"{provider}:some-model", key_for(provider))
+    caught = await first_request(f"{provider}:some-model", key_for(provider))
     assert caught.url.startswith(facts.base_url or "https://models.example")
     said = " ".join(caught.headers.values())
     assert (SECRET in said) == facts.needs_key
@@ -93,10 +93,10 @@ async def test_every_provider_is_asked_where_it_is_with_its_key(provider: str) -
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_every_provider_names_its_models_after_itself(provider: str) -> None:
-    made = model(f"{provider}:some-model", environ=key_for(provider))
-    assert made.name == f"{provider}:some-model"
-    assert made.window is None
-    assert SECRET not in repr(made)
+    resolved = model(f"{provider}:some-model", environ=key_for(provider))
+    assert resolved.name == f"{provider}:some-model"
+    assert resolved.window is None
+    assert SECRET not in repr(resolved)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -105,7 +105,7 @@ async def test_every_base_url_can_be_set_in_the_environment(provider: str) -> No
         environ = {**key_for(provider), variable: "https://elsewhere.example/api/"}
         if variable != PROVIDERS[provider].urls[0]:
             environ.pop(PROVIDERS[provider].urls[0], None)
-        caught = await asked(f"{provider}:some-model", environ)
+        caught = await first_request(f"{provider}:some-model", environ)
         assert caught.url.startswith("https://elsewhere.example/api/")
         assert "//" not in caught.url.removeprefix("https://")
 
@@ -141,24 +141,24 @@ def test_the_guide_names_every_provider_and_every_variable() -> None:
 
 
 async def test_a_key_that_is_given_wins_over_the_environment() -> None:
-    caught = await asked("openai:gpt-5", {"OPENAI_API_KEY": "sk-other"}, api_key=SECRET)
+    caught = await first_request("openai:gpt-5", {"OPENAI_API_KEY": "sk-other"}, api_key=SECRET)
     assert caught.headers["authorization"] == f"Bearer {SECRET}"
 
 
 async def test_the_first_variable_that_says_anything_is_taken() -> None:
     environ = {"GOOGLE_API_KEY": "  ", "GEMINI_API_KEY": SECRET}
-    caught = await asked("google:gemini-2.5-pro", environ)
+    caught = await first_request("google:gemini-2.5-pro", environ)
     assert SECRET in caught.headers.values()
 
 
 async def test_blanks_and_line_ends_around_a_key_are_no_part_of_it() -> None:
-    caught = await asked("groq:llama", {"GROQ_API_KEY": f" {SECRET}\r\n"})
+    caught = await first_request("groq:llama", {"GROQ_API_KEY": f" {SECRET}\r\n"})
     assert caught.headers["authorization"] == f"Bearer {SECRET}"
 
 
 async def test_a_local_server_needs_no_key_but_may_have_one() -> None:
-    assert "authorization" not in (await asked("vllm:m", {})).headers
-    caught = await asked("vllm:m", {"VLLM_API_KEY": SECRET})
+    assert "authorization" not in (await first_request("vllm:m", {})).headers
+    caught = await first_request("vllm:m", {"VLLM_API_KEY": SECRET})
     assert caught.headers["authorization"] == f"Bearer {SECRET}"
 
 
@@ -186,7 +186,9 @@ def test_a_key_that_can_be_none_is_refused_and_not_shown(broken: str) -> None:
 
 async def test_a_base_url_that_is_given_wins_over_the_environment() -> None:
     environ = {"OPENAI_BASE_URL": "https://one.example/v1"}
-    caught = await asked("openai:m", environ, api_key="k", base_url="https://two.example/v1/")
+    caught = await first_request(
+        "openai:m", environ, api_key="k", base_url="https://two.example/v1/"
+    )
     assert caught.url.startswith("https://two.example/v1/")
 
 
@@ -203,13 +205,13 @@ async def test_a_base_url_that_is_given_wins_over_the_environment() -> None:
     ],
 )
 async def test_where_ollama_listens_is_where_it_is_asked(host: str, url: str) -> None:
-    assert (await asked("ollama:qwen3", {"OLLAMA_HOST": host})).url.startswith(url)
+    assert (await first_request("ollama:qwen3", {"OLLAMA_HOST": host})).url.startswith(url)
 
 
 async def test_the_api_of_a_local_server_is_found_on_a_bare_host() -> None:
     bare, whole = {"VLLM_BASE_URL": "http://gpu:8000"}, {"VLLM_BASE_URL": "http://gpu:8000/x"}
-    assert (await asked("vllm:m", bare)).url.startswith("http://gpu:8000/v1/")
-    assert (await asked("vllm:m", whole)).url.startswith("http://gpu:8000/x/")
+    assert (await first_request("vllm:m", bare)).url.startswith("http://gpu:8000/v1/")
+    assert (await first_request("vllm:m", whole)).url.startswith("http://gpu:8000/x/")
 
 
 @pytest.mark.parametrize(
@@ -218,7 +220,7 @@ async def test_the_api_of_a_local_server_is_found_on_a_bare_host() -> None:
 )
 async def test_azure_is_asked_at_its_v1_address(endpoint: str) -> None:
     environ = {"AZURE_OPENAI_API_KEY": SECRET, "AZURE_OPENAI_ENDPOINT": endpoint}
-    caught = await asked("azure:my-deployment", environ)
+    caught = await first_request("azure:my-deployment", environ)
     assert caught.url == "https://mine.openai.azure.com/openai/v1/responses"
     assert caught.headers["api-key"] == SECRET
     assert "authorization" not in caught.headers
@@ -258,7 +260,7 @@ def test_a_port_that_is_none_is_refused() -> None:
 
 
 async def test_extra_headers_are_sent() -> None:
-    caught = await asked("openrouter:m", {}, api_key="k", headers={"X-Title": "Mine"})
+    caught = await first_request("openrouter:m", {}, api_key="k", headers={"X-Title": "Mine"})
     assert caught.headers["x-title"] == "Mine"
 
 
@@ -315,8 +317,8 @@ def test_an_empty_model_is_refused_with_an_example() -> None:
 
 
 async def test_a_model_may_have_colons_and_slashes_in_its_name() -> None:
-    made = model("ollama:hf.co/some/model:Q4_K_M", environ={})
-    assert made.name == "ollama:hf.co/some/model:Q4_K_M"
+    resolved = model("ollama:hf.co/some/model:Q4_K_M", environ={})
+    assert resolved.name == "ollama:hf.co/some/model:Q4_K_M"
 
 
 # --- Profiles and options -----------------------------------------------------------------------
@@ -327,8 +329,8 @@ def window(made: Model) -> int | None:
 
 
 def test_a_known_model_brings_its_profile() -> None:
-    made = model("anthropic:claude-sonnet-4-5-20250929", api_key=SECRET, environ={})
-    assert window(made) == lookup("anthropic", "claude-sonnet-4-5").window == 200_000
+    resolved = model("anthropic:claude-sonnet-4-5-20250929", api_key=SECRET, environ={})
+    assert window(resolved) == lookup("anthropic", "claude-sonnet-4-5").window == 200_000
 
 
 def test_what_is_known_can_be_replaced_or_changed() -> None:
@@ -355,11 +357,11 @@ def test_options_go_to_the_class_that_has_them() -> None:
 
 
 async def test_openai_is_asked_for_a_chat_as_it_wants_to_be() -> None:
-    openai = await asked("openai-chat:gpt-5.2", {"OPENAI_API_KEY": SECRET})
-    other = await asked("openai-compatible:m", {}, base_url="https://models.example/v1")
+    openai = await first_request("openai-chat:gpt-5.2", {"OPENAI_API_KEY": SECRET})
+    other = await first_request("openai-compatible:m", {}, base_url="https://models.example/v1")
     assert openai.url == "https://api.openai.com/v1/chat/completions"
     assert openai.body["max_completion_tokens"] == other.body["max_tokens"] == 100
-    compatible = await asked("openai-chat:m", {}, api_key=SECRET, quirks=COMPATIBLE)
+    compatible = await first_request("openai-chat:m", {}, api_key=SECRET, quirks=COMPATIBLE)
     assert compatible.body["max_tokens"] == 100
 
 
@@ -375,9 +377,9 @@ async def test_openai_is_asked_for_a_chat_as_it_wants_to_be() -> None:
 async def test_an_answer_costs_what_the_profile_says(name: str) -> None:
     provider, _, id = name.partition(":")
     fake = FakeProvider(PROVIDERS[provider].protocol, [["Yes.", usage(input=1_000, output=50)]])
-    made = model(name, environ=key_for(provider), http=fake)
+    resolved = model(name, environ=key_for(provider), http=fake)
 
-    result = await Agent(model=made, effort="low").run("Is it so?")
+    result = await Agent(model=resolved, effort="low").run("Is it so?")
 
     price = lookup(provider, id).price
     assert price is not None

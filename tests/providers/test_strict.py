@@ -205,5 +205,5 @@ def test_what_fits_the_strict_schema_fits_the_original(properties: dict[str, Any
 
 @given(st.dictionaries(NAMES, schemas(), min_size=1))
 def test_adapting_twice_changes_nothing_more(properties: dict[str, Any]) -> None:
-    made, _ = strict_schema(of(**properties))
-    assert strict_schema(made) == (made, True)
+    strict, _ = strict_schema(of(**properties))
+    assert strict_schema(strict) == (strict, True)

@@ -39,5 +39,5 @@ def test_what_is_put_together_at_the_root_is_one_object_and_the_rest_is_told(
 
 
 def test_a_schema_that_refers_to_itself_comes_to_an_end() -> None:
-    made, _ = one_object({"$ref": "#", "properties": {"a": {}}})
-    assert made["properties"] == {"a": {}}
+    schema, _ = one_object({"$ref": "#", "properties": {"a": {}}})
+    assert schema["properties"] == {"a": {}}

@@ -30,7 +30,7 @@ from holdfast.kernel.model import (
 )
 from holdfast.testing import ScriptedModel, conformance, fail
 from holdfast.testing.conformance import CASES, Case, Feature, ModelFactory, Subject
-from holdfast.testing.fake.faults import LostConnection
+from holdfast.testing.fake.faults import BrokenConnection
 from holdfast.testing.script import ScriptedTurn
 
 Stream = AsyncIterator[Delta]
@@ -44,7 +44,7 @@ def connected(item: Any) -> Any:
     if isinstance(item, (list, tuple)):
         return [connected(inner) for inner in item]
     broken = ProviderError("the connection was lost", kind="stream_cut")
-    return fail(broken) if isinstance(item, LostConnection) else item
+    return fail(broken) if isinstance(item, BrokenConnection) else item
 
 
 def scripted(script: Sequence[ScriptedTurn]) -> ScriptedModel:

@@ -53,7 +53,7 @@ async def client_of(fake: FakeProvider) -> AsyncIterator[anthropic.AsyncAnthropi
             yield client
 
 
-def heard(*turns: ScriptedTurn, messages: Any = HI) -> Message:
+def sdk_message(*turns: ScriptedTurn, messages: Any = HI) -> Message:
     """What the SDK makes of the last turn. On a real event loop, which its client needs."""
 
     async def ask() -> Message | anthropic.APIError:
@@ -70,10 +70,10 @@ def heard(*turns: ScriptedTurn, messages: Any = HI) -> Message:
         assert fake.problems == []
         return message
 
-    made = asyncio.run(ask())
-    if isinstance(made, anthropic.APIError):
-        raise made
-    return made
+    result = asyncio.run(ask())
+    if isinstance(result, anthropic.APIError):
+        raise result
+    return result
 
 
 def blocks(message: Message) -> list[dict[str, Any]]:
@@ -82,7 +82,7 @@ def blocks(message: Message) -> list[dict[str, Any]]:
 
 
 def test_the_sdk_hears_text_and_usage() -> None:
-    message = heard(
+    message = sdk_message(
         [
             say("Hello there.", chunks=4),
             ping(),
@@ -101,7 +101,7 @@ def test_the_sdk_hears_text_and_usage() -> None:
 
 def test_the_sdk_hears_thoughts() -> None:
     hidden = {"type": "redacted_thinking", "data": "abc"}
-    message = heard(
+    message = sdk_message(
         [
             think("Hm, well.", signature="sig", chunks=2),
             PartAdded(Reasoning("", metadata={"anthropic": {"block": hidden}})),
@@ -118,7 +118,7 @@ def test_the_sdk_hears_thoughts() -> None:
 
 
 def test_the_sdk_hears_calls() -> None:
-    message = heard([say("Look."), call("weather", city="Oslo", days=[1, 2]), call("clock")])
+    message = sdk_message([say("Look."), call("weather", city="Oslo", days=[1, 2]), call("clock")])
     asked = {"city": "Oslo", "days": [1, 2]}
     assert blocks(message) == [
         text("Look."),
@@ -129,7 +129,7 @@ def test_the_sdk_hears_calls() -> None:
 
 
 def test_the_sdk_hears_what_the_provider_ran() -> None:
-    message = heard(
+    message = sdk_message(
         [
             call_raw("web_search", '{"query":"x"}', id="srv_1", provider_executed=True),
             PartAdded(ToolResult("srv_1", "web_search", (Text("Found."),), provider_executed=True)),
@@ -149,18 +149,18 @@ def test_the_sdk_hears_what_the_provider_ran() -> None:
 
 
 def test_the_sdk_hears_why_it_ended() -> None:
-    assert heard([say("a"), finish("length")]).stop_reason == "max_tokens"
-    assert heard([say("a"), finish("content_filter")]).stop_reason == "refusal"
+    assert sdk_message([say("a"), finish("length")]).stop_reason == "max_tokens"
+    assert sdk_message([say("a"), finish("content_filter")]).stop_reason == "refusal"
     note = {"anthropic": {"stop_reason": "stop_sequence", "stop_sequence": "###"}}
-    message = heard([say("a"), Finished("stop", metadata=note)])
+    message = sdk_message([say("a"), Finished("stop", metadata=note)])
     assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", "###")
 
 
 def test_what_the_sdk_heard_it_may_send_back() -> None:
-    first = heard([think("Hm.", signature="s"), say("a"), call("clock")])
+    first = sdk_message([think("Hm.", signature="s"), say("a"), call("clock")])
     result = {"type": "tool_result", "tool_use_id": "call_1", "content": "noon"}
     history = [*HI, first.to_param(), {"role": "user", "content": [result]}]
-    assert blocks(heard(say("Noon."), messages=history)) == [text("Noon.")]
+    assert blocks(sdk_message(say("Noon."), messages=history)) == [text("Noon.")]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_the_sdk_hears_refusals(
     status: int, code: str | None, error: type[anthropic.APIStatusError]
 ) -> None:
     with pytest.raises(error) as caught:
-        heard(fail("Not now.", status=status, code=code))
+        sdk_message(fail("Not now.", status=status, code=code))
     assert caught.value.status_code == status
     assert caught.value.api_message == "Not now."
     if code is not None:
@@ -186,13 +186,13 @@ def test_the_sdk_hears_refusals(
 
 def test_the_sdk_hears_an_error_inside_the_stream() -> None:
     with pytest.raises(anthropic.APIStatusError) as caught:
-        heard([say("Half an"), fail("Overloaded", status=529)])
+        sdk_message([say("Half an"), fail("Overloaded", status=529)])
     assert caught.value.type == "overloaded_error"
 
 
 def test_the_sdk_is_refused_like_anybody() -> None:
     with pytest.raises(anthropic.BadRequestError, match="non-empty"):
-        heard(say("a"), messages=[{"role": "user", "content": ""}])
+        sdk_message(say("a"), messages=[{"role": "user", "content": ""}])
 
 
 # --- What is said -------------------------------------------------------------------------------
@@ -210,8 +210,8 @@ def events(*deltas: Any) -> list[dict[str, Any]]:
 
 
 def test_a_call_that_is_cut_off_is_closed_as_the_real_one_does() -> None:
-    said = events(CallStarted("t1", "a"), ArgumentsDelta("t1", '{"x'), Finished("length"))
-    assert [one["type"] for one in said][2:] == [
+    data = events(CallStarted("t1", "a"), ArgumentsDelta("t1", '{"x'), Finished("length"))
+    assert [one["type"] for one in data][2:] == [
         "content_block_stop",
         "message_delta",
         "message_stop",
@@ -219,8 +219,8 @@ def test_a_call_that_is_cut_off_is_closed_as_the_real_one_does() -> None:
 
 
 def test_text_that_comes_whole_is_a_block_of_its_own() -> None:
-    said = events(PartAdded(Text("a")), PartAdded(Text("b")))
-    assert [one["index"] for one in said if one["type"] == "content_block_start"] == [0, 1]
+    data = events(PartAdded(Text("a")), PartAdded(Text("b")))
+    assert [one["index"] for one in data if one["type"] == "content_block_start"] == [0, 1]
 
 
 def test_a_call_that_comes_whole_may_say_who_made_it() -> None:
@@ -281,7 +281,7 @@ def talk(*contents: Any) -> list[dict[str, Any]]:
     return [{"role": roles[at % 2], "content": content} for at, content in enumerate(contents)]
 
 
-def objection(
+def problem_with(
     headers: dict[str, str] | None = None, path: str = "/v1/messages", **fields: Any
 ) -> str:
     body = {"model": "m", "max_tokens": 2_000, "stream": True, "messages": HI, **fields}
@@ -313,7 +313,7 @@ def objection(
     ],
 )
 def test_what_is_right_is_taken(fields: dict[str, Any]) -> None:
-    assert objection(**fields) == ""
+    assert problem_with(**fields) == ""
 
 
 @pytest.mark.parametrize(
@@ -419,7 +419,7 @@ def test_what_is_right_is_taken(fields: dict[str, Any]) -> None:
     ],
 )
 def test_what_is_wrong_is_refused(fields: dict[str, Any], words: str) -> None:
-    assert words in objection(**fields)
+    assert words in problem_with(**fields)
 
 
 def closed(properties: dict[str, Any], *, required: bool = False) -> dict[str, Any]:
@@ -449,14 +449,16 @@ def closed(properties: dict[str, Any], *, required: bool = False) -> dict[str, A
     ],
 )
 def test_schemas_that_cannot_be_held_are_refused(schema: dict[str, Any], words: str) -> None:
-    assert words in objection(output_config={"format": {"type": "json_schema", "schema": schema}})
+    assert words in problem_with(
+        output_config={"format": {"type": "json_schema", "schema": schema}}
+    )
 
 
 def test_schemas_that_can_be_held_are_taken() -> None:
     kinds = {"type": ["string", "null"], "enum": ["a", None]}
     many = {f"f{at}": kinds if at < 16 else {"type": "number", "enum": [1]} for at in range(24)}
     shape = {"type": "json_schema", "schema": closed(many)}
-    assert objection(output_config={"format": shape}) == ""
+    assert problem_with(output_config={"format": shape}) == ""
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[]"])

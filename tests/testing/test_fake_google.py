@@ -86,13 +86,13 @@ def test_the_official_client_reads_an_answer_as_the_script_says_it() -> None:
         system_instruction="Be brief.",
         thinking_config=types.ThinkingConfig(include_thoughts=True),
     )
-    said = parts(chunks)
-    assert "".join(part.text or "" for part in said if part.thought) == "Let me think."
-    assert "".join(part.text or "" for part in said if not part.thought) == "It is sunny."
-    assert b"ABC" in [part.thought_signature for part in said]
-    (called,) = [part.function_call for part in said if part.function_call]
+    encoded = parts(chunks)
+    assert "".join(part.text or "" for part in encoded if part.thought) == "Let me think."
+    assert "".join(part.text or "" for part in encoded if not part.thought) == "It is sunny."
+    assert b"ABC" in [part.thought_signature for part in encoded]
+    (called,) = [part.function_call for part in encoded if part.function_call]
     assert (called.id, called.name, called.args) == ("call_1", "weather", {"city": "Oslo"})
-    (blob,) = [part.inline_data for part in said if part.inline_data]
+    (blob,) = [part.inline_data for part in encoded if part.inline_data]
     assert (blob.mime_type, blob.data) == ("image/png", b"hi")
     last = chunks[-1]
     assert last.candidates is not None
@@ -115,7 +115,7 @@ def test_the_official_client_reads_an_answer_as_the_script_says_it() -> None:
 def test_the_official_client_reads_what_the_api_ran_itself() -> None:
     code = call_raw("code_execution", '{"code":"1"}', id="x", provider_executed=True)
     search = call_raw("web_search", '{"queries":["a"]}', id="t", provider_executed=True)
-    said = parts(
+    encoded = parts(
         streamed(
             [
                 code,
@@ -125,13 +125,13 @@ def test_the_official_client_reads_what_the_api_ran_itself() -> None:
             ]
         )
     )
-    (ran,) = [part.executable_code for part in said if part.executable_code]
+    (ran,) = [part.executable_code for part in encoded if part.executable_code]
     assert (ran.code, ran.language) == ("1", types.Language.PYTHON)
-    (output,) = [part.code_execution_result for part in said if part.code_execution_result]
+    (output,) = [part.code_execution_result for part in encoded if part.code_execution_result]
     assert (output.output, output.outcome) == ("1", types.Outcome.OUTCOME_FAILED)
-    (asked,) = [part.tool_call for part in said if part.tool_call]
+    (asked,) = [part.tool_call for part in encoded if part.tool_call]
     assert (asked.id, asked.tool_type) == ("t", types.ToolType.GOOGLE_SEARCH_WEB)
-    (found,) = [part.tool_response for part in said if part.tool_response]
+    (found,) = [part.tool_response for part in encoded if part.tool_response]
     assert found.response == {"output": "found"}
 
 
@@ -220,13 +220,13 @@ def test_a_script_may_say_what_stands_beside_or_in_place_of_a_part() -> None:
 
 @pytest.mark.parametrize("arguments", ['{"a": ', "[1]", "nonsense"])
 def test_a_call_that_the_api_could_not_read_ends_the_answer(arguments: str) -> None:
-    said = chunks(call_raw("look", arguments))
-    assert [chunk["candidates"][0]["finishReason"] for chunk in said] == ["MALFORMED_FUNCTION_CALL"]
+    data = chunks(call_raw("look", arguments))
+    assert [chunk["candidates"][0]["finishReason"] for chunk in data] == ["MALFORMED_FUNCTION_CALL"]
 
 
 def test_an_end_may_be_any_that_the_api_has() -> None:
-    (said,) = chunks(finish("stop", metadata={"google": {"finishReason": "SPII"}}))
-    assert said["candidates"][0]["finishReason"] == "SPII"
+    (data,) = chunks(finish("stop", metadata={"google": {"finishReason": "SPII"}}))
+    assert data["candidates"][0]["finishReason"] == "SPII"
     (blocked,) = chunks(
         finish("stop", metadata={"google": {"promptFeedback": {"blockReason": "OTHER"}}})
     )
@@ -298,7 +298,7 @@ def functions(*declared: Json) -> Json:
     return {"contents": [USER], "tools": [{"functionDeclarations": list(declared)}]}
 
 
-def objection(
+def problem_with(
     body: object,
     *,
     model: str = "gemini-3-flash",
@@ -408,7 +408,7 @@ WRONG: list[tuple[object, str]] = [
 
 @pytest.mark.parametrize(("body", "words"), WRONG)
 def test_what_the_real_one_refuses_is_refused(body: object, words: str) -> None:
-    problem = objection(body)
+    problem = problem_with(body)
     assert problem is not None
     assert words in problem.message
     assert problem.status == 400
@@ -436,7 +436,7 @@ RIGHT: list[Json] = [
 
 @pytest.mark.parametrize("body", RIGHT)
 def test_what_the_real_one_takes_is_taken(body: Json) -> None:
-    assert objection(body) is None
+    assert problem_with(body) is None
 
 
 @pytest.mark.parametrize(
@@ -452,7 +452,7 @@ def test_what_the_real_one_takes_is_taken(body: Json) -> None:
     ],
 )
 def test_older_models_refuse_more(body: Json, words: str) -> None:
-    problem = objection(body, model="gemini-2.5-flash")
+    problem = problem_with(body, model="gemini-2.5-flash")
     assert problem is not None
     assert words in problem.message
 
@@ -475,7 +475,7 @@ def test_older_models_refuse_more(body: Json, words: str) -> None:
 def test_a_model_refuses_thinking_that_it_does_not_have(
     model: str, thinking: Json, words: str
 ) -> None:
-    problem = objection(config(thinkingConfig=thinking), model=model)
+    problem = problem_with(config(thinkingConfig=thinking), model=model)
     assert problem is not None
     assert words in problem.message
 
@@ -491,12 +491,12 @@ def test_a_model_refuses_thinking_that_it_does_not_have(
     ],
 )
 def test_a_model_takes_thinking_that_it_has(model: str, thinking: Json) -> None:
-    assert objection(config(thinkingConfig=thinking), model=model) is None
+    assert problem_with(config(thinkingConfig=thinking), model=model) is None
 
 
 def test_older_models_do_not_ask_for_signatures() -> None:
     unsigned = told(called("a", signature=None), responded("a"))
-    assert objection(unsigned, model="gemini-2.5-flash") is None
+    assert problem_with(unsigned, model="gemini-2.5-flash") is None
 
 
 @pytest.mark.parametrize(
@@ -509,7 +509,7 @@ def test_older_models_do_not_ask_for_signatures() -> None:
     ],
 )
 def test_only_requests_for_a_stream_with_a_key_are_taken(asked: Json, status: int) -> None:
-    problem = objection({"contents": [USER]}, **asked)
+    problem = problem_with({"contents": [USER]}, **asked)
     assert problem is not None
     assert problem.status == status
-    assert objection({"contents": [USER]}, headers={}, query={**SSE, "key": "k"}) is None
+    assert problem_with({"contents": [USER]}, headers={}, query={**SSE, "key": "k"}) is None

@@ -74,20 +74,20 @@ def asked_by_client(
     return asyncio.run(ask())
 
 
-def heard(turn: ScriptedTurn, messages: Any = HI, **fields: Any) -> ChatCompletion:
-    made = asked_by_client(turn, messages, fields)
-    assert isinstance(made, ChatCompletion)
-    return made
+def sdk_completion(turn: ScriptedTurn, messages: Any = HI, **fields: Any) -> ChatCompletion:
+    body = asked_by_client(turn, messages, fields)
+    assert isinstance(body, ChatCompletion)
+    return body
 
 
 def failed(turn: ScriptedTurn, messages: Any = HI) -> openai.APIError:
-    made = asked_by_client(turn, messages, {})
-    assert isinstance(made, openai.APIError)
-    return made
+    body = asked_by_client(turn, messages, {})
+    assert isinstance(body, openai.APIError)
+    return body
 
 
 def test_the_client_hears_text_and_usage() -> None:
-    made = heard(
+    deltas = sdk_completion(
         [
             say("Grüße aus 東京.", chunks=4),
             ping(),
@@ -95,31 +95,31 @@ def test_the_client_hears_text_and_usage() -> None:
         ],
         stream_options=COUNTED,
     )
-    (choice,) = made.choices
+    (choice,) = deltas.choices
     assert (choice.message.content, choice.finish_reason) == ("Grüße aus 東京.", "stop")
-    assert made.model == "gpt"
-    assert made.usage is not None
-    assert (made.usage.prompt_tokens, made.usage.completion_tokens) == (110, 9)
-    assert made.usage.total_tokens == 119
-    assert made.usage.prompt_tokens_details is not None
-    assert made.usage.prompt_tokens_details.cached_tokens == 30
-    assert made.usage.prompt_tokens_details.cache_write_tokens == 10
-    assert made.usage.completion_tokens_details is not None
-    assert made.usage.completion_tokens_details.reasoning_tokens == 4
+    assert deltas.model == "gpt"
+    assert deltas.usage is not None
+    assert (deltas.usage.prompt_tokens, deltas.usage.completion_tokens) == (110, 9)
+    assert deltas.usage.total_tokens == 119
+    assert deltas.usage.prompt_tokens_details is not None
+    assert deltas.usage.prompt_tokens_details.cached_tokens == 30
+    assert deltas.usage.prompt_tokens_details.cache_write_tokens == 10
+    assert deltas.usage.completion_tokens_details is not None
+    assert deltas.usage.completion_tokens_details.reasoning_tokens == 4
 
 
 def test_usage_comes_only_when_it_is_asked_for() -> None:
-    assert heard([say("Hi"), usage(input=7, output=1)]).usage is None
+    assert sdk_completion([say("Hi"), usage(input=7, output=1)]).usage is None
 
 
 def test_the_client_hears_thoughts_beside_the_text() -> None:
-    (choice,) = heard([think("Hm. ", chunks=2), say("Yes.")]).choices
+    (choice,) = sdk_completion([think("Hm. ", chunks=2), say("Yes.")]).choices
     extra = choice.message.model_extra or {}
     assert (choice.message.content, extra["reasoning_content"]) == ("Yes.", "Hm. ")
 
 
 def test_the_client_hears_calls() -> None:
-    (choice,) = heard(
+    (choice,) = sdk_completion(
         [
             say("Let me look. "),
             call("look", what="a"),
@@ -142,7 +142,7 @@ def test_the_client_hears_calls() -> None:
 
 
 def test_the_client_hears_sources() -> None:
-    (choice,) = heard([say("Sunny."), source("https://met.test", "Met")]).choices
+    (choice,) = sdk_completion([say("Sunny."), source("https://met.test", "Met")]).choices
     extra = choice.message.model_extra or {}
     notes = choice.message.annotations or extra.get("annotations")
     assert "https://met.test" in str(notes)
@@ -150,19 +150,19 @@ def test_the_client_hears_sources() -> None:
 
 def test_the_client_hears_why_it_ended() -> None:
     with pytest.raises(openai.LengthFinishReasonError):
-        heard([say("So f"), finish("length")])
+        sdk_completion([say("So f"), finish("length")])
     with pytest.raises(openai.ContentFilterFinishReasonError):
-        heard([say("So f"), finish("content_filter")])
+        sdk_completion([say("So f"), finish("content_filter")])
 
 
 def test_what_the_client_heard_it_may_send_back() -> None:
-    (choice,) = heard([call("look", what="a")], tools=[LOOK]).choices
+    (choice,) = sdk_completion([call("look", what="a")], tools=[LOOK]).choices
     answer = choice.message.to_dict()
     assert choice.message.tool_calls is not None
     (made,) = choice.message.tool_calls
     answer.pop("parsed", None)
     history = [*HI, answer, {"role": "tool", "tool_call_id": made.id, "content": "a tree"}]
-    (choice,) = heard(say("A tree."), messages=history, tools=[LOOK]).choices
+    (choice,) = sdk_completion(say("A tree."), messages=history, tools=[LOOK]).choices
     assert choice.message.content == "A tree."
 
 
@@ -200,7 +200,9 @@ def test_the_client_is_refused_like_anybody() -> None:
 
 
 def test_a_stream_that_is_cut_has_no_end() -> None:
-    assert heard([say("Half"), cut()]).choices[0].finish_reason is None  # the client does not mind
+    assert (
+        sdk_completion([say("Half"), cut()]).choices[0].finish_reason is None
+    )  # the client does not mind
 
 
 # --- What it says -------------------------------------------------------------------------------
@@ -231,8 +233,8 @@ def deltas_of(*deltas: Any) -> list[Any]:
 
 
 def test_a_call_under_an_id_that_is_there_twice_has_its_own_index() -> None:
-    said = deltas_of(CallStarted("c", "a"), CallEnded("c"), CallStarted("c", "b"))
-    assert [delta["tool_calls"][0]["index"] for delta in said] == [0, 1]
+    deltas = deltas_of(CallStarted("c", "a"), CallEnded("c"), CallStarted("c", "b"))
+    assert [delta["tool_calls"][0]["index"] for delta in deltas] == [0, 1]
 
 
 def test_what_must_be_replayed_is_said_as_others_say_it() -> None:
@@ -246,15 +248,15 @@ def test_what_must_be_replayed_is_said_as_others_say_it() -> None:
         {"reasoning_details": [{"type": "reasoning.encrypted"}]},
     ]
     extra: Metadata = {"x": {"extra_content": {"google": {}}}}
-    said = deltas_of(CallStarted("c", "a"), CallEnded("c", extra))
-    assert said[1] == {"tool_calls": [{"index": 0, "extra_content": {"google": {}}}]}
+    deltas = deltas_of(CallStarted("c", "a"), CallEnded("c", extra))
+    assert deltas[1] == {"tool_calls": [{"index": 0, "extra_content": {"google": {}}}]}
 
 
 def test_parts_that_come_whole() -> None:
-    said = deltas_of(
+    deltas = deltas_of(
         PartAdded(Text("Hi")), PartAdded(Reasoning("Hm")), PartAdded(File("image/png", data=b"x"))
     )
-    assert said == [
+    assert deltas == [
         {"content": "Hi"},
         {"reasoning_content": "Hm"},
         {"images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,eA=="}}]},
@@ -295,7 +297,7 @@ def test_a_body_that_is_none_is_answered_where_nobody_checks() -> None:
 # --- What it objects to -------------------------------------------------------------------------
 
 
-def objection(fields: dict[str, Any]) -> Problem | None:
+def problem_with(fields: dict[str, Any]) -> Problem | None:
     return DIALECT.problem(received({"model": "gpt", "stream": True, "messages": HI, **fields}))
 
 
@@ -366,7 +368,7 @@ IMAGE: Any = {"type": "image_url", "image_url": {"url": "https://a.test/a.png"}}
     ],
 )
 def test_what_is_right_is_taken(fields: dict[str, Any]) -> None:
-    assert objection(fields) is None
+    assert problem_with(fields) is None
 
 
 @pytest.mark.parametrize(
@@ -442,13 +444,15 @@ def test_what_is_right_is_taken(fields: dict[str, Any]) -> None:
     ],
 )
 def test_what_is_wrong_is_refused(fields: dict[str, Any], words: str) -> None:
-    problem = objection(fields)
+    problem = problem_with(fields)
     assert problem is not None
     assert problem.status == 400
     assert words in problem.message
 
 
-def asked(body: Any = None, path: str = "/v1/chat/completions", **headers: str | None) -> Problem:
+def head_problem(
+    body: Any = None, path: str = "/v1/chat/completions", **headers: str | None
+) -> Problem:
     body = {"model": "gpt", "stream": True, "messages": HI} if body is None else body
     problem = DIALECT.problem(received(body, path, **headers))
     assert problem is not None
@@ -457,13 +461,13 @@ def asked(body: Any = None, path: str = "/v1/chat/completions", **headers: str |
 
 def test_the_head_of_a_request_is_looked_at() -> None:
     for half in ("", "k", "Bearer", "Bearer ", "Bearerk", "Basic k"):
-        assert (asked(Authorization=half).status, asked(Authorization=half).code) == (
+        assert (head_problem(Authorization=half).status, head_problem(Authorization=half).code) == (
             401,
             "invalid_api_key",
         )
-    assert asked(Authorization=None, **{"api-key": ""}).status == 401
-    assert asked(path="/v1/completions").status == 404
-    assert asked(**{"Content-Type": "text/plain"}).status == 400
+    assert head_problem(Authorization=None, **{"api-key": ""}).status == 401
+    assert head_problem(path="/v1/completions").status == 404
+    assert head_problem(**{"Content-Type": "text/plain"}).status == 400
 
 
 @pytest.mark.parametrize("headers", [{}, {"api-key": "k"}, {"authorization": "Bearer k"}])
@@ -474,7 +478,7 @@ def test_a_key_may_be_in_another_header_or_in_none(headers: dict[str, str]) -> N
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"7"])
 def test_a_body_that_is_none_is_refused(body: bytes) -> None:
-    assert asked(body).status == 400
+    assert head_problem(body).status == 400
 
 
 @pytest.mark.parametrize(
@@ -489,5 +493,5 @@ def test_a_body_that_is_none_is_refused(body: bytes) -> None:
     ],
 )
 def test_a_refusal_looks_like_the_real_one(problem: Problem, error: dict[str, Any]) -> None:
-    said = msgspec.json.decode(DIALECT.refusal(problem))
-    assert said == {"error": {"message": "No.", "param": None, **error}}
+    deltas = msgspec.json.decode(DIALECT.refusal(problem))
+    assert deltas == {"error": {"message": "No.", "param": None, **error}}

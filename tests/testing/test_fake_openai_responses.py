@@ -53,7 +53,7 @@ async def client_of(fake: FakeProvider) -> AsyncIterator[openai.AsyncOpenAI]:
             yield client
 
 
-def heard(turn: ScriptedTurn, **options: Any) -> Response:
+def sdk_response(turn: ScriptedTurn, **options: Any) -> Response:
     """What the SDK makes of a turn. On a real event loop, which its client needs."""
 
     async def ask() -> Response | openai.APIError:
@@ -67,15 +67,15 @@ def heard(turn: ScriptedTurn, **options: Any) -> Response:
         assert fake.problems == []
         return response
 
-    made = asyncio.run(ask())
-    if isinstance(made, openai.APIError):
-        raise made
-    return made
+    result = asyncio.run(ask())
+    if isinstance(result, openai.APIError):
+        raise result
+    return result
 
 
 def test_the_sdk_hears_text_and_usage() -> None:
     counted = usage(input=10, output=20, cache_read=30, cache_write=40, reasoning=5)
-    response = heard([say("Hello there.", chunks=4), counted])
+    response = sdk_response([say("Hello there.", chunks=4), counted])
     assert response.output_text == "Hello there."
     assert (response.status, response.model) == ("completed", "gpt-5")
     assert response.usage is not None
@@ -87,7 +87,7 @@ def test_the_sdk_hears_text_and_usage() -> None:
 
 
 def test_the_sdk_hears_reasoning_and_calls() -> None:
-    response = heard(
+    response = sdk_response(
         [
             think("One.\n\nTwo.", signature="secret", chunks=2),
             say("I look."),
@@ -108,7 +108,7 @@ def test_the_sdk_hears_reasoning_and_calls() -> None:
 
 def test_the_sdk_hears_what_the_provider_ran() -> None:
     ran = ToolResult("b", "code_execution", (Text("1\n"),), provider_executed=True)
-    response = heard(
+    response = sdk_response(
         [
             CallStarted("a", "web_search", True),
             CallEnded("a", {"openai": {"item": {"action": {"type": "search", "query": "x"}}}}),
@@ -132,7 +132,7 @@ def test_the_sdk_hears_what_the_provider_ran() -> None:
 
 
 def test_the_sdk_hears_parts_that_come_whole() -> None:
-    response = heard(
+    response = sdk_response(
         [
             PartAdded(Reasoning("Hm.", "secret")),
             PartAdded(Text("See:", {"openai": {"item": {"phase": "commentary"}}})),
@@ -156,18 +156,18 @@ def test_a_blank_line_begins_a_new_part_of_a_summary(chunks: int) -> None:
 
 
 def test_reasoning_that_nobody_is_shown() -> None:
-    response = heard([PartEnded("secret"), say("Hi")])
+    response = sdk_response([PartEnded("secret"), say("Hi")])
     thought = response.output[0]
     assert isinstance(thought, ResponseReasoningItem)
     assert (thought.summary, thought.encrypted_content) == ([], "secret")
 
 
 def test_reasoning_is_encrypted_when_it_is_asked_for() -> None:
-    asked = heard([think("hm"), say("Hi")], include=["reasoning.encrypted_content"])
-    thought = asked.output[0]
+    deltas = sdk_response([think("hm"), say("Hi")], include=["reasoning.encrypted_content"])
+    thought = deltas.output[0]
     assert isinstance(thought, ResponseReasoningItem)
     assert thought.encrypted_content
-    thought = heard([think("hm"), say("Hi")]).output[0]
+    thought = sdk_response([think("hm"), say("Hi")]).output[0]
     assert isinstance(thought, ResponseReasoningItem)
     assert thought.encrypted_content is None
 
@@ -218,12 +218,12 @@ def test_the_sdk_hears_how_an_answer_ended() -> None:
 )
 def test_the_sdk_hears_refusals(failing: ScriptedTurn, error: type[openai.APIStatusError]) -> None:
     with pytest.raises(error, match="No"):
-        heard(failing)
+        sdk_response(failing)
 
 
 def test_the_sdk_hears_codes() -> None:
     with pytest.raises(openai.RateLimitError) as caught:
-        heard(fail("No credits", status=429, code="insufficient_quota"))
+        sdk_response(fail("No credits", status=429, code="insufficient_quota"))
     assert (caught.value.code, caught.value.type) == ("insufficient_quota", "insufficient_quota")
 
 
@@ -289,7 +289,7 @@ def shown(url: str) -> Json:
     return {"role": "user", "content": [{"type": "input_image", "image_url": url}]}
 
 
-def objection(spoken: FakeDialect | None = None, **fields: Any) -> Problem | None:
+def problem_with(spoken: FakeDialect | None = None, **fields: Any) -> Problem | None:
     body = {"model": "gpt-5", "stream": True, "store": False, "input": [HI], **fields}
     return (spoken or new_dialect()).problem(received(body))
 
@@ -312,7 +312,7 @@ def objection(spoken: FakeDialect | None = None, **fields: Any) -> Problem | Non
     ids=str,
 )
 def test_what_is_right_is_taken(fields: Json) -> None:
-    assert objection(**fields) is None
+    assert problem_with(**fields) is None
 
 
 @pytest.mark.parametrize(
@@ -411,14 +411,14 @@ def test_what_is_right_is_taken(fields: Json) -> None:
     ids=str,
 )
 def test_what_is_wrong_is_refused(fields: Json, said: str) -> None:
-    problem = objection(**fields)
+    problem = problem_with(**fields)
     assert problem is not None
     assert problem.status == 400
     assert said in problem.message
 
 
 def test_a_stored_answer_that_is_not_known_has_its_own_code() -> None:
-    problem = objection(previous_response_id="resp_0")
+    problem = problem_with(previous_response_id="resp_0")
     assert problem is not None
     assert problem.code == "previous_response_not_found"
 
@@ -461,54 +461,54 @@ SEARCHED: Final = [think("hm"), CallStarted("ws", "web_search", True), CallEnded
 
 
 def test_a_search_must_directly_follow_its_reasoning() -> None:
-    spoken = new_dialect()
-    response = answered(spoken, SEARCHED, include=["reasoning.encrypted_content"])
+    dialect = new_dialect()
+    response = answered(dialect, SEARCHED, include=["reasoning.encrypted_content"])
     thought, search, said = response["output"]
-    assert objection(spoken, input=[HI, thought, search, said, HI]) is None
+    assert problem_with(dialect, input=[HI, thought, search, said, HI]) is None
     for wrong in ([HI, search, said], [HI, thought, said, search], [HI, search, thought, said]):
-        problem = objection(spoken, input=wrong)
+        problem = problem_with(dialect, input=wrong)
         assert problem is not None
         assert "'web_search_call' was provided without its required" in problem.message
         assert f"'reasoning' item: '{thought['id']}'" in problem.message
 
 
 def test_any_item_needs_the_reasoning_it_came_of() -> None:
-    spoken = new_dialect()
-    response = answered(spoken, [think("hm"), say("Ho")], include=["reasoning.encrypted_content"])
+    dialect = new_dialect()
+    response = answered(dialect, [think("hm"), say("Ho")], include=["reasoning.encrypted_content"])
     thought, said = response["output"]
-    assert objection(spoken, input=[HI, thought, said]) is None
-    problem = objection(spoken, input=[HI, said])
+    assert problem_with(dialect, input=[HI, thought, said]) is None
+    problem = problem_with(dialect, input=[HI, said])
     assert problem is not None
     assert "'message' was provided without its required 'reasoning' item" in problem.message
     anonymous = {key: value for key, value in said.items() if key != "id"}
-    assert objection(spoken, input=[HI, anonymous]) is None
+    assert problem_with(dialect, input=[HI, anonymous]) is None
 
 
 def test_a_stored_answer_can_be_built_upon() -> None:
-    spoken = new_dialect()
-    response = answered(spoken, call("f"))
+    dialect = new_dialect()
+    response = answered(dialect, call("f"))
     output = {"type": "function_call_output", "call_id": "call_1", "output": "it"}
     linked = {"previous_response_id": response["id"], "store": True}
-    assert objection(spoken, **linked, input=[output]) is None
-    problem = objection(spoken, **linked, input=[HI])
+    assert problem_with(dialect, **linked, input=[output]) is None
+    problem = problem_with(dialect, **linked, input=[HI])
     assert problem is not None
     assert "No tool output found for function call call_1" in problem.message
 
 
 def test_stored_reasoning_is_known_by_its_id() -> None:
-    spoken = new_dialect()
-    thought, said = answered(spoken, [think("hm"), say("Ho")])["output"]
+    dialect = new_dialect()
+    thought, said = answered(dialect, [think("hm"), say("Ho")])["output"]
     assert "encrypted_content" not in thought
-    assert objection(spoken, store=True, input=[HI, thought, said]) is None
-    assert objection(spoken, store=False, input=[HI, thought, said]) is not None
+    assert problem_with(dialect, store=True, input=[HI, thought, said]) is None
+    assert problem_with(dialect, store=False, input=[HI, thought, said]) is not None
 
 
 def test_what_was_not_stored_cannot_be_built_upon() -> None:
-    spoken = new_dialect()
-    response = answered(spoken, say("Ho"), store=False)
-    assert objection(spoken, previous_response_id=response["id"]) is not None
+    dialect = new_dialect()
+    response = answered(dialect, say("Ho"), store=False)
+    assert problem_with(dialect, previous_response_id=response["id"]) is not None
 
 
 def test_two_fakes_do_not_share_their_memory() -> None:
     response = answered(new_dialect(), say("Ho"))
-    assert objection(new_dialect(), previous_response_id=response["id"]) is not None
+    assert problem_with(new_dialect(), previous_response_id=response["id"]) is not None

@@ -31,7 +31,7 @@ class FixedResponse(Fault, frozen=True):
     headers: Mapping[str, str]
 
 
-class LostConnection(Fault, frozen=True):
+class BrokenConnection(Fault, frozen=True):
     """Break the connection, without an end of the response."""
 
 
@@ -83,7 +83,7 @@ def respond(status: int, body: Any = b"", headers: Mapping[str, str] | None = No
 
 def lost() -> Fault:
     """Break the connection. What was sent before arrives, without an end."""
-    return LostConnection()
+    return BrokenConnection()
 
 
 def raw(data: bytes | str) -> Fault:

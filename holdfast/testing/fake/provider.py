@@ -26,11 +26,11 @@ from holdfast.testing.fake.dialect import (
     problem_of,
 )
 from holdfast.testing.fake.faults import (
+    BrokenConnection,
     Dripping,
     Endless,
     FixedResponse,
     Garbled,
-    LostConnection,
     OpenResponse,
     RawBytes,
     Swapped,
@@ -184,7 +184,7 @@ class _Playback:
         self._drip: Dripping | None = None
 
     async def take(self, step: Delta | Fault) -> AsyncGenerator[ResponseHead | bytes]:
-        if isinstance(step, LostConnection):
+        if isinstance(step, BrokenConnection):
             raise ConnectionLost
         if not self.opened:
             self.opened = True
