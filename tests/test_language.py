@@ -40,24 +40,6 @@ DOCUMENTS_NOT_COVERED: Final = frozenset(
 )
 """Documents that still have such forms. This list only shrinks."""
 
-FOLDERS_NOT_COVERED: Final = frozenset(
-    {
-        ".",
-        "cli",
-        "client",
-        "kernel",
-        "kernel/schema",
-        "server",
-        "server/relay",
-        "server/routes",
-        "tools",
-        "tools/commands",
-        "tools/files",
-        "tools/workspace",
-    }
-)
-"""Folders of holdfast/ that still have such forms. This list only shrinks."""
-
 LEVELS: Final = {"debug", "info", "warning", "error", "exception", "critical"}
 CODE: Final = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
@@ -119,7 +101,7 @@ def test_a_document_uses_none_of_these_forms(document: str) -> None:
     assert [form for paragraph in paragraphs for form in found(paragraph)] == []
 
 
-@pytest.mark.parametrize("folder", covered(folders(), FOLDERS_NOT_COVERED))
+@pytest.mark.parametrize("folder", folders())
 def test_a_folder_uses_none_of_these_forms_in_docstrings_and_messages(folder: str) -> None:
     assert [
         f"{path.relative_to(ROOT)}:{line}: {form}"
@@ -131,7 +113,6 @@ def test_a_folder_uses_none_of_these_forms_in_docstrings_and_messages(folder: st
 
 def test_what_is_not_covered_exists() -> None:
     assert set(documents()) >= DOCUMENTS_NOT_COVERED
-    assert set(folders()) >= FOLDERS_NOT_COVERED
 
 
 @pytest.mark.parametrize(

@@ -126,14 +126,14 @@ class DatabaseAccounts:
         )
 
 
-class UserPage(Struct, frozen=True):
+class UsersResponse(Struct, frozen=True):
     """Response of `GET /users`."""
 
     users: tuple[User, ...]
     next: str | None = None
 
 
-class TokenList(Struct, frozen=True):
+class TokensResponse(Struct, frozen=True):
     """Response of `GET /tokens`."""
 
     tokens: tuple[Token, ...]
@@ -156,7 +156,7 @@ class ServerAccounts:
     async def find(self, name: str) -> User | None:
         after: str | None = ""
         while after is not None:
-            page = await self._line.get("/users", UserPage, after=after)
+            page = await self._line.get("/users", UsersResponse, after=after)
             for user in page.users:
                 if user.name == name:
                     return user
@@ -183,7 +183,7 @@ class ServerAccounts:
             await self.revoke(response.info.id)  # its secret is lost
 
     async def tokens(self, user: str | None) -> Sequence[Token]:
-        return (await self._line.get("/tokens", TokenList, user=user)).tokens
+        return (await self._line.get("/tokens", TokensResponse, user=user)).tokens
 
     async def revoke(self, id: str) -> None:
         from holdfast.client.errors import RemoteError
@@ -202,4 +202,4 @@ def _no_token(id: str) -> str:
     return f"unknown token {id!r}: holdfast token list shows the ids"
 
 
-prepare_to_decode(UserPage, TokenList, TokenResponse)
+prepare_to_decode(UsersResponse, TokensResponse, TokenResponse)

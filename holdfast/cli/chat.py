@@ -52,7 +52,7 @@ class ServerUnreachable(HoldfastError):
         )
 
 
-class CurrentUser(Struct, frozen=True):
+class MeResponse(Struct, frozen=True):
     """The user that the server knows us as."""
 
     name: str = ""
@@ -95,7 +95,7 @@ async def connected(where: ChatTarget) -> AsyncIterator[tuple[RemoteHost, str]]:
     from holdfast.client.connect import connect
 
     async with asking(where, patience=0.0) as line:
-        me = await line.get("/me", CurrentUser)
+        me = await line.get("/me", MeResponse)
     url, token, socket = address_of(where)
     async with connect(url, token, socket=socket) as host:
         yield host, f"{url.partition('/#')[0]}{f', as {me.name}' if me.name else ''}"

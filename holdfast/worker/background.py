@@ -9,7 +9,7 @@ from typing import Any
 
 from anyio.abc import TaskGroup
 
-from holdfast.worker.signal import Signal
+from holdfast.worker.resettable_event import ResettableEvent
 
 
 class BackgroundTasks:
@@ -20,7 +20,7 @@ class BackgroundTasks:
 
     def __init__(self) -> None:
         self._queue: list[partial[Coroutine[Any, Any, None]]] = []
-        self._added = Signal()
+        self._added = ResettableEvent()
 
     def add(self, work: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
         """Queue a function to be run as a task."""

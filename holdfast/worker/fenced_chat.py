@@ -34,7 +34,7 @@ from holdfast.kernel.projection import Trim
 from holdfast.observe.observer import Stretch
 from holdfast.store.database import Closed, Database, OutcomeUnknown, Tx, Unavailable
 from holdfast.worker.options import MICRO
-from holdfast.worker.signal import Signal
+from holdfast.worker.resettable_event import ResettableEvent
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class FencedChat:
         """Number of own writes that have ended."""
         self._announced = 0
         """Highest version that a notice announced."""
-        self._notice = Signal()
+        self._notice = ResettableEvent()
         self.journal_stale = False
         """Whether other transactions may have changed the journal: call `catch_up`."""
         self._results_recorded = 0

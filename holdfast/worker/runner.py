@@ -70,9 +70,9 @@ from holdfast.worker.fenced_chat import ChatMoved, FencedChat, OwnershipLost
 from holdfast.worker.log_fields import LogFields
 from holdfast.worker.model_step import Attempt, OnCall, compaction_step, model_step
 from holdfast.worker.options import MICRO, WorkerOptions
-from holdfast.worker.signal import Signal
+from holdfast.worker.resettable_event import ResettableEvent
 from holdfast.worker.step import StepScope, Stopped, charges_of
-from holdfast.worker.tool_step import ToolOutcome, discard, tool_step, without
+from holdfast.worker.tool_step import ToolStepOutcome, discard, tool_step, without
 
 LOG: Final = logging.getLogger("holdfast.worker")
 FIRST_RETRY_DELAY: Final = 1.0
@@ -127,7 +127,7 @@ class Runner:
         """Models that failed at this step."""
         self._next_attempt: float | None = None
         """Time of the next attempt on the event loop's clock; None for now."""
-        self._wakeup = Signal()
+        self._wakeup = ResettableEvent()
         """Set when the wait for the next attempt has to check the state again."""
         self._draining = False
         self._ownership_lost = False
@@ -361,7 +361,7 @@ class Runner:
                 await self._run_calls(calls)
             case SkipCalls(calls):
                 skipped = tuple(results.skipped(call) for call in calls)
-                await self._commit_results(ToolOutcome(results=skipped))
+                await self._commit_results(ToolStepOutcome(results=skipped))
             case RefuseCalls(calls, exclusive):
                 await self._refuse_calls(calls, exclusive)
             case RequireAction(_, unchecked):
@@ -516,7 +516,7 @@ class Runner:
         if outcome.results:
             await self._commit_results(outcome)
 
-    async def _tool_step(self, calls: Sequence[ToolCall]) -> ToolOutcome:
+    async def _tool_step(self, calls: Sequence[ToolCall]) -> ToolStepOutcome:
         self._end_if_stopped()  # steering may have arrived while the journal was read
         outcome = await tool_step(self._scope, self._journal, await self._batch(), calls)
         self._journal.take_batch()
@@ -544,9 +544,9 @@ class Runner:
         batch = await self._batch()
         refused = await batch.refuse(calls, refusal)
         self._journal.take_batch()
-        await self._commit_results(ToolOutcome(results=tuple(refused)))
+        await self._commit_results(ToolStepOutcome(results=tuple(refused)))
 
-    async def _commit_results(self, outcome: ToolOutcome) -> None:
+    async def _commit_results(self, outcome: ToolStepOutcome) -> None:
         """Commit results. Usually no call is in the journal, and the commit only appends."""
         fenced, journal = self._fenced, self._journal
         self._leftover = fenced.leftover(results=without(outcome.writes, outcome.results))
@@ -560,7 +560,7 @@ class Runner:
         journal.forget(outcome.results)
         self._scope.screen.close()
 
-    async def _commit_with_writes(self, outcome: ToolOutcome) -> None:
+    async def _commit_with_writes(self, outcome: ToolStepOutcome) -> None:
         step = Outcome(results=outcome.results, writes=outcome.writes)
         try:
             await self._fenced.write(runner.commit_step, step)

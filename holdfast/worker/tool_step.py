@@ -16,7 +16,7 @@ from holdfast.worker.call_journal import CallJournal
 from holdfast.worker.step import StepScope
 
 
-class ToolOutcome(Struct, frozen=True, kw_only=True):
+class ToolStepOutcome(Struct, frozen=True, kw_only=True):
     """Outcome of a tool step: results to be committed, and actions to wait for."""
 
     results: tuple[ToolResult, ...] = ()
@@ -27,13 +27,13 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
 
 async def tool_step(
     scope: StepScope, journal: CallJournal, batch: Batch, calls: Sequence[ToolCall]
-) -> ToolOutcome:
+) -> ToolStepOutcome:
     """Run calls of the last answer until each has a result or waits for an action."""
     scope.screen.open(scope.fenced.fence)
     with scope.interruption.stops(batch.interrupt):
         outcome = await batch.run(calls)
     await journal.drain()
-    return ToolOutcome(
+    return ToolStepOutcome(
         results=tuple(outcome.results), waiting=tuple(outcome.waiting), writes=batch.writes
     )
 

@@ -36,8 +36,8 @@ from holdfast.store.database import (
 )
 from holdfast.worker.failure_log import FailureLog
 from holdfast.worker.options import MICRO, WorkerOptions
+from holdfast.worker.resettable_event import ResettableEvent
 from holdfast.worker.runner import Runner
-from holdfast.worker.signal import Signal
 
 LOG: Final = logging.getLogger("holdfast.worker")
 LAST_WRITE_TIMEOUT: Final = 5.0
@@ -109,11 +109,11 @@ class Worker:
         self._without_runner: set[str] = set()
         """Owned chats whose runner ended with an unexpected error."""
         self._group: TaskGroup
-        self._wakeup = Signal()
+        self._wakeup = ResettableEvent()
         self._claiming_ended = anyio.Event()
         """Set when the claim loop has ended."""
         self._stopping = anyio.Event()
-        self._runner_ended = Signal()
+        self._runner_ended = ResettableEvent()
 
     @property
     def id(self) -> str:

@@ -1,11 +1,11 @@
-"""A signal: an event that can be reset and waited for again."""
+"""An event that can be reset and waited for again."""
 
 from __future__ import annotations
 
 import anyio
 
 
-class Signal:
+class ResettableEvent:
     """Wakes those that wait for it. Stays set until it is reset."""
 
     __slots__ = ("_event",)
