@@ -20,16 +20,14 @@ from typing import TYPE_CHECKING, Final
 from holdfast.cli.allocator import return_large_blocks
 from holdfast.cli.cluster import ClusterLink, answering, asking, attach, linked
 from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.local_host import opened, who_answers
 from holdfast.cli.serve_config import ServeConfig, resolve_config
 from holdfast.cli.settings import HoldfastSettings, base_urls_of
-from holdfast.cli.telemetry import provider_keys
 from holdfast.cli.trust_prompt import ensure_trusted_settings
-from holdfast.config import ServeOptions, default_model
+from holdfast.config import ServeOptions
 from holdfast.host import serving
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports
-from holdfast.store.metered import MeteredDatabase
-from holdfast.store.url import open_database, warn_of_polling
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -58,19 +56,8 @@ def main(options: ServeOptions) -> int:
 async def _until_stopped(config: ServeConfig) -> None:
     ports, announce, observer = Ports(), config.telemetry.announce, config.telemetry.observer
     async with AsyncExitStack() as stack:
-        opening = open_database(
-            config.database,
-            now=ports.now,
-            wait=config.settings.database_wait,
-            listen_url=config.listen_url,
-            new_id=ports.new_id,
-        )
-        opened = await stack.enter_async_context(opening)
-        warn_of_polling(opened, config.settings.worker.poll)
+        db = await stack.enter_async_context(opened(config, ports))
         stop = _stop_signal()  # before this, a signal ends the process: there is nothing to finish
-        db = MeteredDatabase(opened, config.telemetry.meters)
-        await stack.enter_async_context(_stored_keys(config, db))
-        config.registry.complete()
         link = None if db.exclusive else await stack.enter_async_context(_linked(config))
         host = await stack.enter_async_context(
             serving(
@@ -91,7 +78,7 @@ async def _until_stopped(config: ServeConfig) -> None:
                 announce(f"  listening at {config.listen[0]}:{port}")
         else:
             await stack.enter_async_context(_reachable(config, db, host, link))
-        announce(f"  {_who_answers(config)}")
+        announce(f"  {who_answers(config)}")
         announce("  Press Ctrl-C to stop; accepted messages are never lost")
         if config.options.api and _seen_here(config):
             from holdfast.cli.browser import open_browser
@@ -286,34 +273,3 @@ async def _url(config: ServeConfig, db: Database, port: int) -> str:
     token = token_of(Path(config.options.data, "token"))
     await db.write(lambda tx: let_in(tx, token))
     return url_to_open(port, token, name)
-
-
-@asynccontextmanager
-async def _stored_keys(config: ServeConfig, db: Database) -> AsyncIterator[None]:
-    """Use stored provider keys, and follow changes to them during the block."""
-    from holdfast.cli.keys import StoredKeys
-
-    def changed() -> None:
-        config.telemetry.redact.know(*provider_keys(os.environ))
-        config.registry.renew()
-
-    keys = StoredKeys(db, config.keyring, os.environ, changed)
-    await keys.load()
-    following = asyncio.create_task(keys.follow())
-    try:
-        yield
-    finally:
-        following.cancel()
-
-
-def _who_answers(config: ServeConfig) -> str:
-    first = next(iter(config.registry.agents.values()))
-    model = getattr(first.model, "name", "")
-    words = f"{first.name} answers with {model}"
-    if model.startswith("demo"):
-        settings = config.settings.agents.get(first.name)
-        _, reason = default_model(os.environ, base_urls_of(config.settings))
-        if settings is not None and settings.model is not None:
-            reason = "its settings name it"
-        words += f" (not a language model: {reason})"
-    return words
