@@ -112,6 +112,8 @@ class ChatTarget:
     url: str | None = None
     token: str | None = None
     database: str | None = None
+    serve_database: str | None = None
+    """`HOLDFAST_DATABASE`, for a verb that prefers a running server to the database."""
     settings: str | None = None
     """Path of the settings file."""
     listen: str | None = None
@@ -197,7 +199,7 @@ def token_options(arguments: Namespace, environ: Mapping[str, str]) -> TokenOpti
     return TokenOptions(
         what=arguments.what,
         id=arguments.id,
-        where=_where(arguments, environ, database=environ.get("HOLDFAST_DATABASE")),
+        where=_where(arguments, environ, prefers_database=True),
         user=arguments.user,
         role=arguments.role,
         name=arguments.name or "command line",
@@ -255,19 +257,21 @@ def chat_options(arguments: Namespace, environ: Mapping[str, str]) -> ChatOption
 
 
 def _where(
-    arguments: Namespace, environ: Mapping[str, str], database: str | None = None
+    arguments: Namespace, environ: Mapping[str, str], *, prefers_database: bool = False
 ) -> ChatTarget:
-    """Options take precedence over the environment, and a server in it over a `database`."""
+    """Options take precedence over the environment, and a server in it over a database."""
     from holdfast.kernel.errors import ConfigError
 
     named = getattr(arguments, "database", None)
     if named is not None and arguments.url is not None:
         raise ConfigError("--url and --database exclude each other: use one of them")
     url = arguments.url or (None if named else _set(environ, "HOLDFAST_URL"))
+    database = None if url else _set(environ, "HOLDFAST_DATABASE")
     return ChatTarget(
         url=url,
         token=arguments.token or _set(environ, "HOLDFAST_TOKEN"),
-        database=named or (None if url else (database or "").strip() or None),
+        database=named or (database if prefers_database else None),
+        serve_database=database,
         settings=settings_file(arguments, environ),
         listen=_set(environ, "HOLDFAST_LISTEN"),
         data=data_directory(environ),

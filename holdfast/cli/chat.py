@@ -1,4 +1,4 @@
-"""Implements `holdfast chat`: chat with an agent of a server, at a terminal or in a script."""
+"""Implements `holdfast chat`: a durable chat, at a terminal or in a script."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Final, NoReturn, TextIO, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TextIO, TypeAlias, cast
 
 import anyio
 from msgspec import Struct
@@ -21,7 +21,7 @@ from holdfast.cli.prompt import prompt_of, read_stdin
 from holdfast.cli.run import EXIT_CODES, colored
 from holdfast.cli.signals import stopping
 from holdfast.cli.stream_adapter import ConnectionMonitor, StreamAdapter
-from holdfast.cli.target import address_of, asking
+from holdfast.cli.target import asking, server_of
 from holdfast.cli.terminal import OutputStream
 from holdfast.cli.trust_prompt import ensure_trusted
 from holdfast.cli.tty import Tty
@@ -33,9 +33,15 @@ from holdfast.kernel.messages import Prompt
 
 if TYPE_CHECKING:
     from holdfast.agent import Resolution
+    from holdfast.chat.handle import Chat
+    from holdfast.chat.host import Host
     from holdfast.chat.snapshots import ChatResult
     from holdfast.client.chat import RemoteChat
     from holdfast.client.host import RemoteHost
+
+    AnyHost: TypeAlias = RemoteHost | Host
+    """The chats of a server, or those of a database in this process."""
+    AnyChat: TypeAlias = RemoteChat | Chat
 
 LAST_CHAT: Final = "last"
 MAX_SERVER_OUTAGE: Final = 300
@@ -56,6 +62,16 @@ class MeResponse(Struct, frozen=True):
     """The user that the server knows us as."""
 
     name: str = ""
+
+
+class Connection(NamedTuple):
+    """Chats at a server, or in the local database."""
+
+    host: AnyHost
+    name: str
+    """Which of the two, for the user."""
+    agent: str = ""
+    """Which agent answers, without a server."""
 
 
 def main(options: ChatOptions) -> int:
@@ -90,24 +106,31 @@ def at_terminal() -> bool:
 
 
 @asynccontextmanager
-async def connected(where: ChatTarget) -> AsyncIterator[tuple[RemoteHost, str]]:
-    """The chats of a server, once it has responded; and its address with our name."""
+async def connected(where: ChatTarget) -> AsyncIterator[Connection]:
+    """The chats of a server, once it has responded; without one, those of the local database."""
+    server = server_of(where)
+    if server is None:
+        from holdfast.cli.local_host import local_host
+
+        async with local_host(where) as local:
+            yield Connection(local.host, f"{local.database}, without a server", local.agent)
+        return
     from holdfast.client.connect import connect
 
-    async with asking(where, patience=0.0) as line:
+    async with asking(server, patience=0.0) as line:
         me = await line.get("/me", MeResponse)
-    url, token, socket = address_of(where)
-    async with connect(url, token, socket=socket) as host:
-        yield host, f"{url.partition('/#')[0]}{f', as {me.name}' if me.name else ''}"
+    async with connect(server.url, server.token, socket=server.socket) as remote:
+        name = f"{server.url.partition('/#')[0]}{f', as {me.name}' if me.name else ''}"
+        yield Connection(remote, name)
 
 
-async def find(host: RemoteHost, chat: str | None) -> RemoteChat | None:
+async def find(host: AnyHost, chat: str | None) -> AnyChat | None:
     """The chat to continue; None for a new one."""
     if chat is None:
         return None
     if chat != LAST_CHAT:
         return await host.chat(chat)
-    newest = await host.list(limit=1)
+    newest = await host.list(owner="", limit=1)
     if not newest:
         raise ConfigError("there is no chat to continue: remove --last")
     return await host.chat(newest[0].id)
@@ -124,10 +147,12 @@ async def _talk(options: ChatOptions) -> int:
     out = OutputStream.of(cast(TextIO, screen.above), colored(options.color))
     view = View(out, out, reasoning=options.reasoning, quiet=options.quiet)
     prompt = prompt_of(options.prompt, "", options.files)
-    async with connected(options.where) as (host, who):
-        chat = await find(host, options.chat)
-        view.note(f"{who}: Enter sends, Ctrl-C stops, /help lists all commands.")
-        session = ChatSession(host, screen, view, options)
+    async with connected(options.where) as connection:
+        chat = await find(connection.host, options.chat)
+        if connection.agent:
+            view.note(connection.agent)
+        view.note(f"{connection.name}: Enter sends, Ctrl-C stops, /help lists all commands.")
+        session = ChatSession(connection, screen, view, options)
         code = await session.go(chat, prompt)
     if words := session.goodbye():
         print(escape(words), file=sys.stderr)
@@ -152,8 +177,8 @@ class OneAnswer:
 
     async def go(self, options: ChatOptions, prompt: Prompt | None) -> int:
         """Send and follow; returns the exit code of a run."""
-        async with connected(options.where) as (host, _):
-            chat, cursor, known = await self._begin(host, options, prompt)
+        async with connected(options.where) as connection:
+            chat, cursor, known = await self._begin(connection.host, options, prompt)
             adapter = StreamAdapter(self._view, known, echo=False)
             async with anyio.create_task_group() as group:
                 group.start_soon(self._tick)
@@ -169,8 +194,8 @@ class OneAnswer:
         return ExitCode.FINISHED if result.reason is None else EXIT_CODES[result.reason]
 
     async def _begin(
-        self, host: RemoteHost, options: ChatOptions, prompt: Prompt | None
-    ) -> tuple[RemoteChat, Cursor | None, int]:
+        self, host: AnyHost, options: ChatOptions, prompt: Prompt | None
+    ) -> tuple[AnyChat, Cursor | None, int]:
         """The chat with the prompt sent; and the position from which on events are new."""
         chat = await find(host, options.chat)
         if chat is None:
@@ -185,7 +210,7 @@ class OneAnswer:
         return chat, Cursor(chat.first.snapshot_version), chat.first.messages
 
     async def _until_rest(
-        self, chat: RemoteChat, cursor: Cursor | None, adapter: StreamAdapter
+        self, chat: AnyChat, cursor: Cursor | None, adapter: StreamAdapter
     ) -> ChatResult:
         while True:
             async with chat.stream(cursor) as stream:
@@ -205,7 +230,7 @@ class OneAnswer:
             await self._resolve(chat, result, answers)
 
     async def _resolve(
-        self, chat: RemoteChat, result: ChatResult, answers: Mapping[str, Resolution]
+        self, chat: AnyChat, result: ChatResult, answers: Mapping[str, Resolution]
     ) -> None:
         """Resolve actions one by one: an "always" is sent with its call."""
         for action in result.actions:
@@ -222,7 +247,7 @@ class OneAnswer:
         if self._asking is not None:
             self._asking.cancel()
 
-    async def _interrupt(self, chat: RemoteChat) -> None:
+    async def _interrupt(self, chat: AnyChat) -> None:
         await self._stop.wait()
         await chat.interrupt()
 

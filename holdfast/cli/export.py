@@ -10,7 +10,7 @@ from holdfast.chat.handle import HostContext
 from holdfast.chat.host import Host
 from holdfast.chat.snapshots import StrandedLimits
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.target import asking, reading
+from holdfast.cli.target import asking, database_of, reading, refuse_missing, say_which, server_of
 from holdfast.cli.trust_prompt import ensure_trusted
 from holdfast.config import ExportOptions
 from holdfast.kernel.errors import ConfigError
@@ -34,12 +34,17 @@ def main(options: ExportOptions) -> int:
 
 async def exported(options: ExportOptions) -> str:
     """The text of the chat, read from a server or a database."""
-    if options.where.database is None:
+    server = server_of(options.where)
+    if server is not None:
         from holdfast.client.host import RemoteHost
 
-        async with asking(options.where) as line:
+        say_which(options.where, server.url)
+        async with asking(server) as line:
             return await (await RemoteHost(line).chat(options.chat)).export(options.format)
-    async with reading(options.where.database) as db:
+    database = database_of(options.where, makes=False)
+    refuse_missing(database, options.where.data, "--url, --database or --config")
+    say_which(options.where, database)
+    async with reading(database) as db:
         # No agent runs here, and no changes are watched.
         desk = HostContext(db, {}, Feed(db, Live(), StrandedLimits(0, 0)), Ports(), runs_here=False)
         return await (await Host(desk).chat(options.chat)).export(options.format)

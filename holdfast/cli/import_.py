@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from holdfast.chat.export import parse
 from holdfast.chat.snapshots import Snapshot
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.target import ask_instead, asking, writing
+from holdfast.cli.target import ask_instead, asking, database_of, say_which, server_of, writing
 from holdfast.cli.trust_prompt import ensure_trusted_settings
 from holdfast.cli.wording import count
 from holdfast.config import ImportOptions
@@ -70,20 +70,20 @@ def _content(name: str) -> bytes:
 
 
 async def _restore(sources: Sequence[ExportFile], options: ImportOptions) -> None:
-    if options.where.database is not None:
-        await _in_database(sources, options, options.where.database)
+    server = server_of(options.where)
+    if server is None:
+        await _in_database(sources, options)
         return
     from holdfast.client.host import RemoteHost
 
-    async with asking(options.where) as line:
+    say_which(options.where, server.url)
+    async with asking(server) as line:
         host = RemoteHost(line)
         for source in sources:
             _print_id(source, await host.restore(source.text, agent=options.agent))
 
 
-async def _in_database(
-    sources: Sequence[ExportFile], options: ImportOptions, database: str
-) -> None:
+async def _in_database(sources: Sequence[ExportFile], options: ImportOptions) -> None:
     """Import into a database as a server with these settings would."""
     from holdfast.cli.agents import BaseDirectories, agents_of
     from holdfast.cli.settings import read_settings
@@ -91,6 +91,8 @@ async def _in_database(
     from holdfast.server.identity.users import find_user_called
     from holdfast.server.policy import LOCAL
 
+    database = database_of(options.where, makes=True)
+    say_which(options.where, database)
     settings, directory = read_settings(options.where.settings, options.where.data)
     agents = agents_of(settings, BaseDirectories(directory, options.where.data), os.environ)
     async with (

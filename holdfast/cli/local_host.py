@@ -1,4 +1,4 @@
-"""Opens the database of a process, with the agents and keys that a server has."""
+"""The chats of a database in this process, with the agents and keys that a server would have."""
 
 from __future__ import annotations
 
@@ -6,18 +6,37 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from holdfast.cli.serve_config import ServeConfig
+from msgspec import structs
+
+from holdfast.cli.serve_config import ServeConfig, resolve_config
 from holdfast.cli.settings import base_urls_of
+from holdfast.cli.target import name_of
 from holdfast.cli.telemetry import provider_keys
-from holdfast.config import default_model
+from holdfast.config import ChatTarget, ServeOptions, default_model
+from holdfast.host import serving
 from holdfast.kernel.ports import Ports
+from holdfast.store.database import InUse
 from holdfast.store.metered import MeteredDatabase
 from holdfast.store.url import open_database, warn_of_polling
 
 if TYPE_CHECKING:
+    from holdfast.chat.host import Host
     from holdfast.store.database import Database
+
+LEAVING_GRACE: Final = 2.0
+"""Seconds that running steps have when a user leaves the terminal. The rest is done later."""
+
+
+class LocalHost(NamedTuple):
+    """The chats of the local database."""
+
+    host: Host
+    database: str
+    """Name of the database, for the user."""
+    agent: str
+    """Which agent answers, for the user."""
 
 
 @asynccontextmanager
@@ -53,6 +72,31 @@ async def _stored_keys(config: ServeConfig, db: Database) -> AsyncIterator[None]
         yield
     finally:
         following.cancel()
+
+
+@asynccontextmanager
+async def local_host(where: ChatTarget) -> AsyncIterator[LocalHost]:
+    """The chats of the local database, driven by a worker in this process.
+
+    Raises `InUse` if another process has a SQLite file open.
+    """
+    options = ServeOptions(
+        settings=where.settings, database=where.serve_database, data=where.data, api=False
+    )
+    config, ports = resolve_config(options, os.environ), Ports()
+    worker = config.settings.worker
+    worker = structs.replace(worker, grace=min(worker.grace, LEAVING_GRACE))
+    observer = config.telemetry.observer
+    try:
+        async with opened(config, ports) as db:
+            agents = config.registry.agents
+            async with serving(db, agents, ports=ports, worker=worker, observer=observer) as host:
+                yield LocalHost(host, name_of(config.database), who_answers(config))
+    except InUse as error:
+        raise InUse(
+            f"{str(error).partition(' (')[0]}: wait until it ends. With `holdfast serve` running, "
+            "several terminals can use it"
+        ) from None
 
 
 def who_answers(config: ServeConfig) -> str:

@@ -26,8 +26,7 @@ from holdfast.kernel.messages import Prompt
 from holdfast.kernel.model import EFFORTS
 
 if TYPE_CHECKING:
-    from holdfast.client.chat import RemoteChat
-    from holdfast.client.host import RemoteHost
+    from holdfast.cli.chat import AnyChat, Connection
 
 MAX_LISTED: Final = 20
 """How many chats or messages are listed."""
@@ -43,15 +42,16 @@ class ChatSession:
     """An interactive session, and the chat it is in; initially none."""
 
     def __init__(
-        self, host: RemoteHost, screen: SplitScreen, view: View, options: ChatOptions
+        self, connection: Connection, screen: SplitScreen, view: View, options: ChatOptions
     ) -> None:
-        self._host = host
+        self._host = connection.host
+        self._at_server = not connection.agent
         self._screen = screen
         self._view = view
         self._options = options
         self._model, self._effort = options.model, options.effort
         """Overrides for the next message."""
-        self._chat: RemoteChat | None = None
+        self._chat: AnyChat | None = None
         self._listed: tuple[Snapshot, ...] = ()
         self._stop = asyncio.Event()
         self._warned = False
@@ -70,7 +70,7 @@ class ChatSession:
         """Calls whose preview has scrolled away: it is shown again with the question."""
         self._following: anyio.CancelScope | None = None
 
-    async def go(self, chat: RemoteChat | None, prompt: Prompt | None) -> int:
+    async def go(self, chat: AnyChat | None, prompt: Prompt | None) -> int:
         """Run until the user leaves; returns the exit code."""
         async with anyio.create_task_group() as self._group:
             with _on(self._signals()), self._screen.open():
@@ -83,7 +83,7 @@ class ChatSession:
                     self._group.cancel_scope.cancel()
         return self._code
 
-    async def _talk(self, chat: RemoteChat | None, prompt: Prompt | None) -> None:
+    async def _talk(self, chat: AnyChat | None, prompt: Prompt | None) -> None:
         if chat is not None:
             await self._enter(chat)
         if prompt is not None:
@@ -123,7 +123,7 @@ class ChatSession:
 
     # --- the chat that is watched ---
 
-    async def _enter(self, chat: RemoteChat, known: int | None = None) -> None:
+    async def _enter(self, chat: AnyChat, known: int | None = None) -> None:
         """Watch a chat from its last prompt on, unless `known` gives the position."""
         self._leave_chat()
         if known is None:
@@ -146,7 +146,7 @@ class ChatSession:
         self._screen.invite(True)
 
     async def _follow(
-        self, chat: RemoteChat, adapter: StreamAdapter, scope: anyio.CancelScope
+        self, chat: AnyChat, adapter: StreamAdapter, scope: anyio.CancelScope
     ) -> None:
         with scope:
             async with chat.stream(follow=True) as stream:
@@ -271,7 +271,7 @@ class ChatSession:
 
     async def _do_chats(self, command: SlashCommand) -> None:
         if not command.rest:
-            self._listed = await self._host.list(limit=MAX_LISTED)
+            self._listed = await self._host.list(owner="", limit=MAX_LISTED)
             here = "" if self._chat is None else self._chat.id
             self._list(
                 f"{'*' if one.id == here else ' '} {_title(one, TITLE_WIDTH)} ({one.status})"
@@ -330,7 +330,7 @@ class ChatSession:
         self._leave(ExitCode.FINISHED)
         await anyio.sleep_forever()
 
-    def _in_chat(self) -> RemoteChat:
+    def _in_chat(self) -> AnyChat:
         if self._chat is None:
             raise ConfigError("no chat yet: send a message, or see /chats")
         return self._chat
@@ -389,7 +389,8 @@ class ChatSession:
         """The line printed after leaving."""
         if self._chat is None:
             return ""
-        on = "the answer continues on the server; " if self._adapter.busy else ""
+        when = "on the server" if self._at_server else "when the chat is opened again"
+        on = f"the answer continues {when}; " if self._adapter.busy else ""
         return f"{on}holdfast chat --chat {self._chat.id} resumes this chat"
 
 

@@ -53,24 +53,17 @@ class StreamView(Protocol):
     def void(self) -> None: ...
 
 
-class ReconnectingStream(Protocol):
-    """A stream that reconnects: see `RemoteStream`."""
-
-    @property
-    def away(self) -> bool: ...
-
-
 class ConnectionMonitor:
     """Connection of a stream. Notes once that it was lost, and once that it is back."""
 
     def __init__(self, view: StreamView) -> None:
-        self.stream: ReconnectingStream | None = None
-        """The stream; None: not connected yet."""
+        self.stream: object | None = None
+        """The stream; None: not connected yet. Only that of a server can be away."""
         self._view = view
         self._reported_away = False
 
     def is_away(self) -> bool:
-        return self.stream is not None and self.stream.away
+        return bool(getattr(self.stream, "away", False))
 
     def check(self) -> None:
         away = self.is_away()

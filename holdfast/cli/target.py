@@ -5,23 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from shlex import quote as quoted
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
-from holdfast.cli.trust import Untrusted
 from holdfast.config import ChatTarget
 from holdfast.kernel.errors import ConfigError, HoldfastError
 from holdfast.kernel.ports import wall_clock
 from holdfast.store.database import InUse
 
 if TYPE_CHECKING:
-    from holdfast.cli.settings import ServerSettings
+    from holdfast.cli.settings import HoldfastSettings
     from holdfast.client.transport import Transport
     from holdfast.store.postgres.database import Postgres
     from holdfast.store.sqlite.database import Sqlite
@@ -72,6 +71,13 @@ def own_database(data: str) -> str:
     return f"sqlite:///{quote(os.path.join(data, DATABASE_FILE))}"
 
 
+def name_of(database: str) -> str:
+    """The database without its password."""
+    pieces = urlsplit(database)
+    path = unquote(pieces.path.removeprefix("/"))
+    return path if pieces.scheme == "sqlite" else f"the database at {pieces.hostname}"
+
+
 def key_file(data: str) -> Path:
     """Path of the key that encrypts secrets, unless the environment has it."""
     return Path(data, "secret.key")
@@ -82,12 +88,16 @@ def database_of(where: ChatTarget, *, makes: bool) -> str:
 
     `makes`: the caller creates a missing database, so its directory is created now.
     """
-    from holdfast.cli.settings import read_settings
-
-    named = where.database or read_settings(where.settings, where.data)[0].database
+    named = where.database or where.serve_database or _settings(where).database
     if named is None and makes:
         create_data_directory(where.data)
     return named or own_database(where.data)
+
+
+def _settings(where: ChatTarget) -> HoldfastSettings:
+    from holdfast.cli.settings import read_settings
+
+    return read_settings(where.settings, where.data)[0]
 
 
 # --- a server ------------------------------------------------------------------------------------
@@ -114,11 +124,53 @@ class ForeignServer(HoldfastError):
         )
 
 
-def address_of(where: ChatTarget) -> ServerAddress:
-    """The address of the named server, or of the user's own. Raises `ConfigError`."""
-    if where.url is None:
-        return _own_address(where)
-    url = where.url
+def server_of(where: ChatTarget) -> ServerAddress | None:
+    """The server that has the chats: the named one, the team's, or the user's own if it runs.
+
+    None: use the database directly. Raises `ConfigError`.
+    """
+    if where.database is not None:
+        return None
+    if where.url is not None:
+        return _named(where, where.url)
+    server = _settings(where).server
+    if server.team and server.urls:
+        return _named(where, server.urls[0])
+    return running_server(where)
+
+
+def running_server(where: ChatTarget) -> ServerAddress | None:
+    """The user's own server, if it runs: at the port of HOLDFAST_LISTEN, or else at any.
+
+    Raises `ConfigError` if several run.
+    """
+    from holdfast.server.identity.local_socket import running_ports, socket_path
+
+    if not os.path.isdir(where.data):
+        return None
+    refuse_shared(where.data)
+    port = _port_of(where.listen or _settings(where).server.listen)
+    ports = running_ports(Path(where.data))
+    if where.listen and port:
+        ports = tuple(one for one in ports if one == port)
+    if port not in ports:
+        if len(ports) > 1:
+            urls = " or ".join(f"--url http://127.0.0.1:{one}" for one in ports)
+            raise ConfigError(f"several servers of yours are running: use {urls}")
+        if not ports:
+            return None
+        (port,) = ports
+    own = socket_path(Path(where.data), port)
+    return ServerAddress(f"http://127.0.0.1:{port}", where.token or _own_token(where), own)
+
+
+def _port_of(listen: str) -> int:
+    """The port of an address to listen on; 0 for any."""
+    port = listen.rpartition(":")[2]
+    return int(port) if port.isdecimal() else 0
+
+
+def _named(where: ChatTarget, url: str) -> ServerAddress:
     if where.token is not None or "#token=" in url:
         return ServerAddress(url, where.token)
     if not _is_here(url):
@@ -130,15 +182,6 @@ def address_of(where: ChatTarget) -> ServerAddress:
             "(`holdfast token` on the server's machine creates one)"
         )
     return ServerAddress(url, _own_token(where), _own_socket(where, url))
-
-
-def _own_address(where: ChatTarget) -> ServerAddress:
-    """The server that `holdfast serve` would start here. A team's is reached by its public URL."""
-    server = _server(where)
-    url = _url_of(server, where)
-    if server.team:
-        return address_of(replace(where, url=url))
-    return ServerAddress(url, where.token or _own_token(where), _own_socket(where, url))
 
 
 def _own_socket(where: ChatTarget, url: str) -> Path | None:
@@ -158,24 +201,6 @@ def _own_socket(where: ChatTarget, url: str) -> Path | None:
     if os.path.lexists(path) and not is_own_socket(path):
         raise ConfigError(f"{path} is not a socket of your server: remove it")
     return path
-
-
-def _here(where: ChatTarget) -> str:
-    """The address where `holdfast serve`, started with our options, would listen."""
-    return _url_of(_server(where), where)
-
-
-def _server(where: ChatTarget) -> ServerSettings:
-    from holdfast.cli.settings import read_settings
-
-    return read_settings(where.settings, where.data)[0].server
-
-
-def _url_of(server: ServerSettings, where: ChatTarget) -> str:
-    if server.team and server.urls:
-        return server.urls[0]
-    host, colon, port = (where.listen or server.listen).rpartition(":")
-    return f"http://{host if colon else '127.0.0.1'}:{port}"
 
 
 def _is_here(url: str) -> bool:
@@ -207,12 +232,12 @@ def _own_token(where: ChatTarget) -> str:
 
 
 @asynccontextmanager
-async def asking(where: ChatTarget, patience: float = CONNECT_WAIT) -> AsyncIterator[Transport]:
-    """A connection to the server. Raises `ForeignServer` if another program has our address."""
+async def asking(server: ServerAddress, patience: float = CONNECT_WAIT) -> AsyncIterator[Transport]:
+    """A connection to a server. Raises `ForeignServer` if another program has our address."""
     from holdfast.client.connect import reach
     from holdfast.client.errors import Unreachable
 
-    url, token, socket = address_of(where)
+    url, token, socket = server
     try:
         async with reach(url, token, patience=patience, socket=socket) as line:
             yield line
@@ -234,6 +259,14 @@ async def _listens(url: str) -> bool:
     return True
 
 
+def say_which(where: ChatTarget, used: str) -> None:
+    """Print which server or database is used, if it was not named."""
+    if where.url is None and where.database is None:
+        server = used.startswith("http")
+        what = f"the server at {used}" if server else f"{name_of(used)}; no server is running"
+        print(f"using {what}", file=sys.stderr, flush=True)
+
+
 # --- a database ----------------------------------------------------------------------------------
 
 
@@ -250,12 +283,12 @@ async def writing(url: str, do: str) -> AsyncIterator[Sqlite | Postgres]:
 
 
 def ask_instead(where: ChatTarget) -> str:
-    """What to do when a server is using the database."""
-    try:
-        url = f" {_here(where)}, or wherever it is"
-    except Untrusted:
-        url = " with its address"
-    return f"if that is a server, go through it: use --url{url}"
+    """What to do when another process is using the database."""
+    server = None
+    with suppress(ConfigError):
+        server = running_server(where)
+    url = " with its address" if server is None else f" {server.url}"
+    return f"if that is a server, go through it: use --url{url}. Otherwise wait until it ends"
 
 
 def refuse_missing(database: str, data: str, options: str) -> None:

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.cli.accounts import Accounts, DatabaseAccounts, ServerAccounts, TokenRequest
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.target import ask_instead, asking, database_of, reading, refuse_missing, writing
+from holdfast.cli.target import (
+    ask_instead,
+    asking,
+    database_of,
+    own_database,
+    reading,
+    refuse_missing,
+    running_server,
+    say_which,
+    server_of,
+    writing,
+)
 from holdfast.cli.trust_prompt import ensure_trusted
 from holdfast.cli.wording import columns
 from holdfast.config import ChatTarget, TokenOptions
@@ -48,11 +59,15 @@ async def _do(options: TokenOptions) -> None:
 async def _accounts(
     where: ChatTarget, what: Literal["create", "list", "revoke"]
 ) -> AsyncIterator[Accounts]:
-    if where.url is not None:
-        async with asking(where) as line:
+    server = None if where.url is None else server_of(where)
+    database = "" if server else database_of(where, makes=what == "create")
+    if where.database is None and database == own_database(where.data):
+        server = running_server(where)  # which has this file open
+    if server is not None:
+        say_which(where, server.url)
+        async with asking(server) as line:
             yield ServerAccounts(line)
         return
-    database = database_of(where, makes=what == "create")
     if what != "create":
         refuse_missing(database, where.data, "--url, --database or --config")
     opened = reading(database) if what == "list" else writing(database, ask_instead(where))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -155,6 +156,57 @@ def test_a_signal_stops_the_turn(served: Served) -> None:
         person.types("\x03")
         assert person.ended() == 130
     assert served.newest()["outcome"]["reason"] == "interrupted"
+
+
+def chat(home: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    """Without a terminal, and without saying where."""
+    env = environ(HOLDFAST_HOME=str(home))
+    return holdfast("chat", *argv, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+def test_without_a_server_the_chat_is_in_the_local_database_and_a_server_has_it_then(
+    tmp_path: Path,
+) -> None:
+    done = chat(tmp_path, "-q", "say one")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "one\n", "")
+    assert chat(tmp_path, "-q", "--last", "say two").stdout == "two\n"
+    with serving(tmp_path, "--listen", "0") as process:
+        first = Served(process)
+        assert (first.newest()["messages"], first.newest()["owner"]) == (4, "")
+        assert chat(tmp_path, "-q", "--last", "say three").stdout == "three\n"
+        assert first.newest()["messages"] == 6
+        process.end(signal.SIGKILL)
+    assert chat(tmp_path, "-q", "--last", "say four").stdout == "four\n"
+
+
+def test_a_turn_that_was_cut_off_by_a_crash_is_finished_by_the_next_process(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "held.py").write_text(HELD.replace("@tool", '@tool(effect="pure")'))
+    (tmp_path / "held.toml").write_text('[agents.a]\nmodel = "demo"\ntools = ["held:hold"]\n')
+    named = ("chat", "--config", "held.toml")
+    with sitting_at(tmp_path, *named, "call hold {}, then say done") as person:
+        person.sees("hold")
+        person.sees("● hold()")
+        person.child.kill()
+    (tmp_path / "may-end").touch()
+    with sitting_at(tmp_path, *named, "--last") as person:
+        person.sees("hold returned:\n\n```\nheld")
+
+
+def test_who_uses_the_database_directly_says_so_and_keeps_others_out(tmp_path: Path) -> None:
+    with sitting_at(tmp_path, "chat") as person:
+        person.sees("assistant answers with demo:demo (not a language model: no key")
+        person.sees("chats.db, without a server")
+        person.sees("\n>")
+        done = chat(tmp_path, "say hello")
+        assert done.returncode == 1
+        assert "is open in another process: wait until it ends" in done.stderr
+        person.says(ENDLESS)
+        person.sees("\n\none")
+        person.says("/quit")
+        assert person.ended() == 0
+        assert "the answer continues when the chat is opened again; holdfast chat" in person.seen
 
 
 # --- at a terminal -------------------------------------------------------------------------------

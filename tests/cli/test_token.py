@@ -110,11 +110,15 @@ def test_a_file_that_a_server_has_open_is_left_to_the_server(
     server: tuple[Process, str],
 ) -> None:
     process, url = server
-    _, said = say(process.home, "--name", "ci", code=1)
-    assert "is open in another process: if that is a server, go through it: use --url" in said
+    database = f"sqlite:///{process.home}/chats.db"
+    _, said = say(process.home, "--name", "ci", "--database", database, code=1)
+    assert (
+        f"is open in another process: if that is a server, go through it: use --url {url}" in said
+    )
     assert "of the file" in say(process.home, "list")[0]
 
-    secret, _ = say(process.home, "--name", "ci", "--url", url)
+    secret, said = say(process.home, "--name", "ci")
+    assert f"using the server at {url}\n" in said
     asks = {"Authorization": f"Bearer {secret.strip()}"}
     assert json.load(process.open(f"{url}/api/v1/me", **asks))["scopes"] == ["read", "write"]
 

@@ -80,6 +80,20 @@ def test_a_database_is_read_while_a_server_has_it_and_written_when_none_has(
     assert messages(again) == messages(text)
 
 
+def test_the_server_that_runs_is_used_and_otherwise_the_database(tmp_path: Path) -> None:
+    with serving(tmp_path, "--listen", "0") as process:
+        served = Served(process)
+        text, said = say(tmp_path, "export", served.chat)
+        assert said == f"using the server at {served.url}\n"
+        id, said = say(tmp_path, "import", "-", text=text)
+        assert said == f"using the server at {served.url}\n-: 2 messages, Hello\n"
+    directly = f"using {tmp_path}/chats.db; no server is running\n"
+    again, said = say(tmp_path, "export", id.strip())
+    assert (messages(again), said) == (messages(text), directly)
+    _, said = say(tmp_path, "import", "-", text=text)
+    assert said == f"{directly}-: 2 messages, Hello\n"
+
+
 def test_a_chat_of_a_database_belongs_to_who_is_named(served: Served, tmp_path: Path) -> None:
     text, _ = say(served.home, "export", served.chat, "--database", served.database)
     other = f"sqlite:///{tmp_path}/other.db"

@@ -147,8 +147,8 @@ def chat_parser() -> Parser:
     parser = Parser(
         "holdfast chat",
         usage="holdfast chat [PROMPT ...] [options]",
-        description="Chat with an agent on a local or remote server. The server stores the chat."
-        "\nWithout a terminal, holdfast chat prints one answer and exits.",
+        description="Chat with an agent on your server, on a remote one or, if none runs, in the\n"
+        "local database. Without a terminal, holdfast chat prints one answer and exits.",
         epilog=f"{_CHAT_KEYS}\n\nexit codes without a terminal:\n{exit_codes()}",
     )
     group = parser.add_argument_group("prompt")
@@ -192,4 +192,4 @@ def _chat(arguments: Namespace, environ: Mapping[str, str]) -> int:
     return chat.main(chat_options(arguments, environ))
 
 
-CHAT: Final = Verb("chat with an agent on a local or remote server", chat_parser, _chat)
+CHAT: Final = Verb("chat with an agent; the chat is stored", chat_parser, _chat)

@@ -65,7 +65,7 @@ def add_config(parser: _ActionsContainer, what: str) -> None:
 
 
 def add_where(
-    parser: _ActionsContainer, database: str = "", url: str = ", then the local server"
+    parser: _ActionsContainer, database: str = "", url: str = ", then your server, if it runs"
 ) -> None:
     """Options that name a running server, or a database if `database` describes one."""
     parser.add_argument(

@@ -4,6 +4,10 @@ Any program of the machine can listen on the port while the server is not runnin
 the token of a client that connects. Only the owner can create files in the data directory: so the
 command line connects to a socket there, named after the port, and sends its token to no other
 listener.
+
+The sockets are also the record of the servers that run, whatever their ports. When a process ends
+in any way, the system refuses connections to the socket that it left. A file with a pid could name
+another process by then, and a nonce would have to be requested over HTTP.
 """
 
 from __future__ import annotations
@@ -57,6 +61,30 @@ def is_own_socket(path: Path) -> bool:
         return False
     own = folder.st_uid == facts.st_uid == os.geteuid()
     return own and stat.S_ISDIR(folder.st_mode) and stat.S_ISSOCK(facts.st_mode)
+
+
+def running_ports(data: Path) -> tuple[int, ...]:
+    """Ports of the servers of this data directory that run now."""
+    try:
+        ports = sorted(map(port_of, os.listdir(data / SOCKETS_DIRECTORY)))
+    except OSError:  # no server ever ran here
+        return ()
+    return tuple(port for port in ports if port and _listens(socket_path(data, port)))
+
+
+def _listens(path: Path) -> bool:
+    """Whether the current user's process listens at a socket. Nothing is sent to it."""
+    if not is_own_socket(path):
+        return False
+    with socket.socket(socket.AF_UNIX) as client, short_name(path) as name:
+        client.setblocking(False)  # a server that accepts nothing at the moment runs, too
+        try:
+            client.connect(name)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return True
 
 
 @contextmanager
