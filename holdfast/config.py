@@ -5,8 +5,8 @@ Imports only the standard library at module level, so early errors can be report
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -20,8 +20,37 @@ NAMED_BY_OPTION = "chosen by --model"
 """The reason given for a model named on the command line."""
 
 
+LAST = "last"
+"""Names the newest chat, in place of an id."""
+LAST_HERE = "last here"
+"""Names the newest chat of the current directory."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
+class AgentOptions:
+    """Options of `holdfast run` that make an agent. That of a server has its own."""
+
+    tools: tuple[str, ...] = ()
+    """Additional tools, each as `module:name`."""
+    bundled_tools: bool = True
+    dir: str | None = None
+    """Directory the tools work in; None if not given."""
+    pass_env: tuple[str, ...] = ()
+    """Names of additional environment variables passed to commands."""
+    instructions: str | None = None
+    max_steps: int | None = None
+    """Step limit; None: the policy's."""
+
+    def changed(self) -> Iterator[str]:
+        """The options that were given, as on the command line."""
+        names = {"bundled_tools": "no_tools"}
+        for field in fields(AgentOptions):
+            if getattr(self, field.name) != field.default:
+                yield f"--{names.get(field.name, field.name).replace('_', '-')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions(AgentOptions):
     """Options of `holdfast run`."""
 
     prompt: str = ""
@@ -31,26 +60,14 @@ class RunOptions:
     """Why this model was chosen, shown to the user: "ANTHROPIC_API_KEY is set"."""
     effort: Effort | None = None
     """Reasoning effort; None: the provider's default."""
-    tools: tuple[str, ...] = ()
-    """Additional tools, each as `module:name`."""
-    bundled_tools: bool = True
-    dir: str | None = None
-    """Directory the tools work in; None if not given."""
-    pass_env: tuple[str, ...] = ()
-    """Names of additional environment variables passed to commands."""
-    instructions: str | None = None
     files: tuple[str, ...] = ()
     """Paths of files attached to the prompt."""
-    history: str | None = None
-    """File the conversation is read from and saved to."""
     approve: Literal["ask", "yes", "deny"] = "ask"
     """How calls that need approval are resolved."""
     json: bool = False
     quiet: bool = False
     reasoning: bool = False
     """Whether the reasoning is shown in full."""
-    max_steps: int | None = None
-    """Step limit; None: the policy's."""
     color: Color = "auto"
 
 
@@ -146,7 +163,7 @@ class ExportOptions:
 
     chat: str
     where: ChatTarget
-    format: Literal["jsonl", "markdown"] = "jsonl"
+    format: Literal["jsonl", "markdown", "json"] = "jsonl"
     output: str | None = None
     """Path of the output file; None: standard output."""
 
@@ -165,18 +182,23 @@ class ImportOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatOptions:
-    """Options of `holdfast chat`."""
+    """Options of `holdfast chat`, and of a `holdfast run` whose chat is stored."""
+
+    verb: Literal["chat", "run"] = "chat"
 
     prompt: str = ""
     """The words of the command line, joined by spaces; `-` reads standard input."""
     where: ChatTarget
     chat: str | None = None
-    """Id of the chat to continue, or `last`; None: a new one."""
-    agent: str | None = None
+    """Id of the chat to continue, `LAST` or `LAST_HERE`; None: a new one."""
+    agent_name: str | None = None
+    agent: AgentOptions = AgentOptions()
+    """Changes of the agent, without a server."""
     model: str | None = None
     effort: Effort | None = None
     files: tuple[str, ...] = ()
     approve: Literal["ask", "yes", "deny"] = "ask"
+    json: bool = False
     quiet: bool = False
     reasoning: bool = False
     color: Color = "auto"
@@ -244,8 +266,8 @@ def chat_options(arguments: Namespace, environ: Mapping[str, str]) -> ChatOption
     return ChatOptions(
         prompt=_text("the prompt", " ".join(arguments.prompt or ())),
         where=_where(arguments, environ),
-        chat="last" if arguments.last else arguments.chat,
-        agent=arguments.agent,
+        chat=LAST if arguments.last else arguments.chat,
+        agent_name=arguments.agent,
         model=arguments.model,
         effort=arguments.effort,
         files=tuple(arguments.file or ()),
@@ -340,6 +362,11 @@ def _why_demo(environ: Mapping[str, str], base_urls: Mapping[str, str] | None) -
 
 def run_options(arguments: Namespace, environ: Mapping[str, str]) -> RunOptions:
     """Options of `holdfast run`: the command line, with defaults from the environment."""
+    from holdfast.kernel.errors import ConfigError
+
+    where = [f"--{name}" for name in ("url", "token", "config") if getattr(arguments, name)]
+    if where and not stores_chat(arguments):
+        raise ConfigError(f"{where[0]} needs --save, --continue or --chat: other runs are not kept")
     named = arguments.model is not None
     model, reason = (arguments.model, NAMED_BY_OPTION) if named else default_model(environ)
     approve: Literal["ask", "yes", "deny"] = (
@@ -356,13 +383,37 @@ def run_options(arguments: Namespace, environ: Mapping[str, str]) -> RunOptions:
         pass_env=tuple(arguments.pass_env or ()),
         instructions=_instructions(arguments.instructions),
         files=tuple(arguments.file or ()),
-        history=arguments.history,
         approve=approve,
         json=arguments.json,
         quiet=arguments.quiet,
         reasoning=arguments.reasoning,
         max_steps=arguments.max_steps,
         color=arguments.color,
+    )
+
+
+def stores_chat(arguments: Namespace) -> bool:
+    """Whether a run is a chat in a database."""
+    return bool(arguments.save or arguments.last or arguments.chat)
+
+
+def saved_options(arguments: Namespace, environ: Mapping[str, str]) -> ChatOptions:
+    """Options of a `holdfast run` whose chat is stored."""
+    run = run_options(arguments, environ)
+    return ChatOptions(
+        verb="run",
+        prompt=run.prompt,
+        where=_where(arguments, environ),
+        chat=LAST_HERE if arguments.last else arguments.chat,
+        agent=run,
+        model=arguments.model,
+        effort=arguments.effort,
+        files=run.files,
+        approve=run.approve,
+        json=run.json,
+        quiet=run.quiet,
+        reasoning=run.reasoning,
+        color=run.color,
     )
 
 

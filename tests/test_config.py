@@ -132,7 +132,7 @@ def test_everything_that_can_be_said_arrives(tmp_path: Path) -> None:
     said = (
         *("why is", "it", "-m", "xai:grok-4.7", "-e", "low", "-t", "a:b", "-t", "c:d"),
         *("--no-tools", "-d", str(tmp_path), "-i", "be brief", "-f", "1.png", "-f", "2.txt"),
-        *("--history", "talk.json", "-y", "--json", "-q", "--reasoning", "--max-steps", "7"),
+        *("-y", "--json", "-q", "--reasoning", "--max-steps", "7"),
         *("--color", "never", "blue?"),
     )
     assert options(*said) == RunOptions(
@@ -145,7 +145,6 @@ def test_everything_that_can_be_said_arrives(tmp_path: Path) -> None:
         dir=str(tmp_path),
         instructions="be brief",
         files=("1.png", "2.txt"),
-        history="talk.json",
         approve="yes",
         json=True,
         quiet=True,

@@ -10,9 +10,8 @@ import anyio
 
 from holdfast.agent import Agent, Resolution
 from holdfast.cli.ask import Asker
-from holdfast.cli.history import SavedHistory
 from holdfast.cli.signals import stopping
-from holdfast.kernel.events import Action, Event, MessageCommitted
+from holdfast.kernel.events import Action, Event
 from holdfast.kernel.messages import Message, Prompt
 from holdfast.kernel.result import RunFailed, RunResult
 from holdfast.kernel.run import Run
@@ -35,64 +34,48 @@ class RunView(Protocol):
 class Conversation:
     """Drives an agent for a user at a terminal, or for a script."""
 
-    def __init__(
-        self, agent: Agent, view: RunView, asker: Asker, saved: SavedHistory | None = None
-    ) -> None:
+    def __init__(self, agent: Agent, view: RunView, asker: Asker) -> None:
         self._agent = agent
         self._view = view
         self._asker = asker
-        self._saved = saved
-        self._history: Sequence[Message] = saved.messages if saved is not None else ()
         self._run: Run | None = None
         self._asking: anyio.CancelScope | None = None
         self.failure: Exception | None = None
-        """The error that kept us from showing or saving the rest, if any. It stops the run."""
+        """The error that kept us from showing the rest, if any. It stops the run."""
         self.stopped: signal.Signals | None = None
         """The signal that stopped us, if any."""
 
     async def go(self, prompt: Prompt | None) -> RunResult:
         """Run until it finishes, fails, is stopped, or waits for an action that is not answered."""
-        resolve: Mapping[str, Resolution] = self._saved.lost if self._saved is not None else {}
+        resolve: Mapping[str, Resolution] = {}
+        history: Sequence[Message] = ()
         with stopping(self._stop, self._view.end):
             while True:
-                run = self._agent.run(prompt, history=self._history, resolve=resolve)
+                run = self._agent.run(prompt, history=history, resolve=resolve)
                 result = await self._follow(run)
                 if result.reason != "requires_action" or self._leaving:
                     return result
                 resolve = await self._answers(result.actions)
                 if not resolve or self._leaving:  # an answer may come with the signal
                     return result
-                prompt = None
+                prompt, history = None, result.history
 
     async def _follow(self, run: Run) -> RunResult:
-        """Show a run and save its commits, until it ends."""
+        """Show a run until it ends."""
         self._run = run
         try:
             async with run, anyio.create_task_group() as group:
                 group.start_soon(self._tick)
                 async for event in run:
-                    if isinstance(event, MessageCommitted):
-                        self._keep(run.history)
                     self._show(self._view.show, event)
                 group.cancel_scope.cancel()
-            result = await _outcome(run)
+            return await _outcome(run)
         finally:
             self._run = None
-        if len(result.history) > len(self._history):  # a stopped run may emit fewer events
-            self._keep(result.history)
-        return result
 
     @property
     def _leaving(self) -> bool:
         return self.failure is not None or self.stopped is not None
-
-    def _keep(self, history: Sequence[Message]) -> None:
-        self._history = history
-        if self._saved is not None:
-            try:
-                self._saved.save(history)
-            except Exception as error:
-                self._give_up(error)
 
     async def _tick(self) -> None:
         while True:

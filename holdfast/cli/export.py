@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import TYPE_CHECKING
 
 from holdfast.chat.change_feed import Feed
-from holdfast.chat.handle import HostContext
+from holdfast.chat.handle import Chat, HostContext
 from holdfast.chat.host import Host
 from holdfast.chat.snapshots import StrandedLimits
 from holdfast.cli.exit_codes import ExitCode
@@ -14,8 +15,12 @@ from holdfast.cli.target import asking, database_of, reading, refuse_missing, sa
 from holdfast.cli.trust_prompt import ensure_trusted
 from holdfast.config import ExportOptions
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.messages import dump
 from holdfast.kernel.ports import Ports
 from holdfast.live.broadcast import Live
+
+if TYPE_CHECKING:
+    from holdfast.client.chat import RemoteChat
 
 
 def main(options: ExportOptions) -> int:
@@ -40,11 +45,17 @@ async def exported(options: ExportOptions) -> str:
 
         say_which(options.where, server.url)
         async with asking(server) as line:
-            return await (await RemoteHost(line).chat(options.chat)).export(options.format)
+            return await _text(await RemoteHost(line).chat(options.chat), options)
     database = database_of(options.where, makes=False)
     refuse_missing(database, options.where.data, "--url, --database or --config")
     say_which(options.where, database)
     async with reading(database) as db:
         # No agent runs here, and no changes are watched.
         desk = HostContext(db, {}, Feed(db, Live(), StrandedLimits(0, 0)), Ports(), runs_here=False)
-        return await (await Host(desk).chat(options.chat)).export(options.format)
+        return await _text(await Host(desk).chat(options.chat), options)
+
+
+async def _text(chat: RemoteChat | Chat, options: ExportOptions) -> str:
+    if options.format == "json":
+        return dump(await chat.history()).decode() + "\n"
+    return await chat.export(options.format)

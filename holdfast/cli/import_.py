@@ -1,4 +1,4 @@
-"""Implements `holdfast import`: creates chats from files written by `holdfast export`."""
+"""Implements `holdfast import`: creates chats from exported chats and saved histories."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from typing import NamedTuple, Protocol
 
 from holdfast.chat.export import parse
 from holdfast.chat.snapshots import Snapshot
+from holdfast.cli.connection import DIRECTORY_LABEL
 from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.saved_history import exported, is_history
 from holdfast.cli.target import ask_instead, asking, database_of, say_which, server_of, writing
 from holdfast.cli.trust_prompt import ensure_trusted_settings
 from holdfast.cli.wording import count
 from holdfast.config import ImportOptions
 from holdfast.kernel.errors import ConfigError, FormatError
 from holdfast.kernel.escape import escape
+from holdfast.kernel.ports import wall_clock
 
 STDIN = "-"
 
@@ -47,6 +50,9 @@ def read(name: str) -> ExportFile:
     """Read and check a file. Raises `ConfigError` if it cannot be imported."""
     try:
         data = sys.stdin.buffer.read() if name == STDIN else _content(name)
+        if is_history(data):
+            directory = os.getcwd() if name == STDIN else os.path.dirname(os.path.abspath(name))
+            return ExportFile(name, exported(data, {DIRECTORY_LABEL: directory}, wall_clock()))
         text = data.decode()
         if not text.strip():
             raise _no_chat(name, "it is empty")
@@ -61,7 +67,9 @@ def read(name: str) -> ExportFile:
 
 
 def _no_chat(name: str, why: str) -> ConfigError:
-    return ConfigError(f"{name} is not a chat exported as JSONL, so nothing was imported: {why}")
+    return ConfigError(
+        f"{name} is neither an exported chat nor a saved history, so nothing was imported: {why}"
+    )
 
 
 def _content(name: str) -> bytes:

@@ -23,6 +23,15 @@ class JsonView:
         self._answer.write(f"{line}\n")
         self._answer.flush()
 
+    def show_prompt(self, text: str) -> None:
+        """Do nothing: a message that was committed is an event."""
+
+    def new_turn(self) -> None:
+        """Do nothing: a run that starts is an event."""
+
+    def void(self) -> None:
+        """Do nothing: the committed message has the whole text."""
+
     def note(self, text: str) -> None:
         """Do nothing: standard error is reserved for errors."""
 

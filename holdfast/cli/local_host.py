@@ -6,15 +6,17 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import structs
 
+from holdfast.cli.agents import DEFAULT_AGENT
 from holdfast.cli.serve_config import ServeConfig, resolve_config
-from holdfast.cli.settings import base_urls_of
+from holdfast.cli.settings import AgentSettings, HoldfastSettings, base_urls_of
 from holdfast.cli.target import name_of
 from holdfast.cli.telemetry import provider_keys
-from holdfast.config import ChatTarget, ServeOptions, default_model
+from holdfast.config import ChatOptions, ServeOptions, default_model
 from holdfast.host import serving
 from holdfast.kernel.ports import Ports
 from holdfast.store.database import InUse
@@ -75,15 +77,16 @@ async def _stored_keys(config: ServeConfig, db: Database) -> AsyncIterator[None]
 
 
 @asynccontextmanager
-async def local_host(where: ChatTarget) -> AsyncIterator[LocalHost]:
+async def local_host(options: ChatOptions) -> AsyncIterator[LocalHost]:
     """The chats of the local database, driven by a worker in this process.
 
     Raises `InUse` if another process has a SQLite file open.
     """
-    options = ServeOptions(
+    where = options.where
+    serve = ServeOptions(
         settings=where.settings, database=where.serve_database, data=where.data, api=False
     )
-    config, ports = resolve_config(options, os.environ), Ports()
+    config, ports = resolve_config(serve, os.environ, partial(_adapted, options)), Ports()
     worker = config.settings.worker
     worker = structs.replace(worker, grace=min(worker.grace, LEAVING_GRACE))
     observer = config.telemetry.observer
@@ -99,6 +102,29 @@ async def local_host(where: ChatTarget) -> AsyncIterator[LocalHost]:
         ) from None
 
 
+def _adapted(options: ChatOptions, settings: HoldfastSettings) -> HoldfastSettings:
+    """The settings with what the command line says about the agent."""
+    own = options.agent
+    directory = None if own.dir is None else os.path.abspath(own.dir)
+
+    def adapted(agent: AgentSettings) -> AgentSettings:
+        tools = [one for one in agent.tools if one != "bundled" or own.bundled_tools]
+        text = own.instructions
+        return structs.replace(
+            agent,
+            model=options.model or agent.model,
+            instructions=agent.instructions if text is None else text,
+            instructions_file=agent.instructions_file if text is None else None,
+            tools=(*tools, *own.tools),
+            dir=directory or agent.dir,
+            pass_env=(*agent.pass_env, *own.pass_env),
+            max_steps=own.max_steps or agent.max_steps,
+        )
+
+    named = settings.agents or {DEFAULT_AGENT: AgentSettings()}
+    return structs.replace(settings, agents={name: adapted(one) for name, one in named.items()})
+
+
 def who_answers(config: ServeConfig) -> str:
     """The agent that answers by default, and its model."""
     first = next(iter(config.registry.agents.values()))
@@ -108,6 +134,6 @@ def who_answers(config: ServeConfig) -> str:
         settings = config.settings.agents.get(first.name)
         _, reason = default_model(os.environ, base_urls_of(config.settings))
         if settings is not None and settings.model is not None:
-            reason = "its settings name it"
+            reason = "it is the model chosen"
         words += f" (not a language model: {reason})"
     return words

@@ -6,16 +6,14 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, redirect_stdout
-from shlex import quote
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from typing import Final
 
 from holdfast.agent import Agent
 from holdfast.cli.ask import Asker
 from holdfast.cli.conversation import Conversation, RunView
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.history import SavedHistory
 from holdfast.cli.import_tools import load_tools
 from holdfast.cli.json_lines import JsonView
 from holdfast.cli.prompt import prompt_of, read_stdin
@@ -27,12 +25,10 @@ from holdfast.kernel import prepare
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.escape import escape
 from holdfast.kernel.events import Action, EndReason
-from holdfast.kernel.messages import Message
 from holdfast.kernel.model import Model
 from holdfast.kernel.policy import Policy
 from holdfast.kernel.result import RunResult
 from holdfast.kernel.tool import Tool
-from holdfast.kernel.turn import fold_all
 
 EXIT_CODES: Final[Mapping[EndReason, ExitCode]] = {
     "stop": ExitCode.FINISHED,
@@ -61,56 +57,41 @@ def main(options: RunOptions) -> int:
     with ExitStack() as held:
         # Output printed by a user's tool is not part of the answer.
         held.enter_context(redirect_stdout(sys.stderr))
-        saved = held.enter_context(SavedHistory.open(options.history)) if options.history else None
         piped = read_stdin(options.prompt, view.note)
         prompt = prompt_of(options.prompt, piped, options.files)
-        if prompt is None and at_rest(saved.messages if saved else ()):
-            raise ConfigError(_nothing_to_do(options))
-        agent = agent_of(options, saved, view.note)
+        if prompt is None:
+            raise ConfigError('no prompt: use holdfast run "your question"')
+        agent = agent_of(options, view.note)
         tty = Tty.open()
         if tty is not None:
             held.enter_context(tty)
         seen = status.terminal and not (options.json or options.quiet)
         asker = Asker(tty, options.approve, view.note, previews_seen=seen)
         introduce(options, agent, status, view.note)
-        conversation = Conversation(agent, view, asker, saved)
-        _take_log_lines(held)
+        conversation = Conversation(agent, view, asker)
+        held.enter_context(quiet_logs())
         result = asyncio.run(conversation.go(prompt))
         if result.reason == "requires_action" and conversation.stopped is None:
-            words = waiting(result.actions, options.history, asked=tty is not None)
+            words = waiting(result.actions, asked=tty is not None)
             status.write(f"holdfast: {words}\n")
     return exit_code(conversation, result)
 
 
-def _take_log_lines(held: ExitStack) -> None:
+@contextmanager
+def quiet_logs() -> Iterator[None]:
     """Attach a handler to the log: the view shows failures, and Python would print them again."""
     log, handler = logging.getLogger("holdfast"), logging.NullHandler()
     log.addHandler(handler)
-    held.callback(log.removeHandler, handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
 
 
 def view_of(options: RunOptions, answer: OutputStream, status: OutputStream) -> RunView:
     if options.json:
         return JsonView(answer)
-    return View(
-        answer,
-        status,
-        reasoning=options.reasoning,
-        quiet=options.quiet,
-        kept_in=options.history,
-    )
-
-
-def at_rest(history: Sequence[Message]) -> bool:
-    """Whether the history has nothing to resume: no pending call, no unanswered prompt."""
-    turn = fold_all(history)
-    return turn.last is None or turn.stopped or (turn.last == "answer" and not turn.open)
-
-
-def _nothing_to_do(options: RunOptions) -> str:
-    if options.history and os.path.getsize(options.history):
-        return f"the conversation in {options.history} is complete: give a prompt to continue it"
-    return 'no prompt: use holdfast run "your question"'
+    return View(answer, status, reasoning=options.reasoning, quiet=options.quiet)
 
 
 def colored(color: Color) -> Mapping[str, str]:
@@ -119,19 +100,16 @@ def colored(color: Color) -> Mapping[str, str]:
     return {**os.environ, **variables.get(color, {})}
 
 
-def agent_of(options: RunOptions, saved: SavedHistory | None, note: Callable[[str], None]) -> Agent:
+def agent_of(options: RunOptions, note: Callable[[str], None]) -> Agent:
     """The agent of a run: its model, instructions and tools."""
     tools = [*bundled_tools(options, note), *load_tools(options.tools, "--tools")]
-    agent = Agent(
+    return Agent(
         model=_model(options),
         instructions=RUN_INSTRUCTIONS if options.instructions is None else options.instructions,
         tools=tools,
         effort=options.effort,
         policy=Policy() if options.max_steps is None else Policy(max_steps=options.max_steps),
     )
-    if saved is None:
-        return agent
-    return agent.replace(middleware=(saved.middleware(agent.toolset),))
 
 
 def _model(options: RunOptions) -> Model:
@@ -186,15 +164,13 @@ def introduce(
         note(f"{name}: {options.model_reason}.")
 
 
-def waiting(actions: Sequence[Action], history: str | None, asked: bool) -> str:
+def waiting(actions: Sequence[Action], asked: bool) -> str:
     """The unanswered actions and what to do about them; `asked`: the user was asked."""
     tools = ", ".join(dict.fromkeys(action.call.tool for action in actions))
     approval = any(action.kind == "approval" for action in actions)
     do = [] if asked else ["run it in a terminal"]
     if approval and not asked:
         do.append("use --yes or --deny")
-    if history is not None:
-        do.append(f"continue later with --history {quote(history)}")
     what = f"{escape(tools)} waits for an {'approval' if approval else 'answer'}"
     return f"{what}: {', or '.join(do)}" if do else what
 

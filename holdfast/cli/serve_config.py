@@ -5,7 +5,7 @@ All mistakes are reported before a database is opened or a port is bound.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.cli.agents import AgentRegistry, BaseDirectories
@@ -43,11 +43,19 @@ class ServeConfig(NamedTuple):
     """The secret shared by the replicas of a cluster."""
 
 
-def resolve_config(options: ServeOptions, environ: Mapping[str, str]) -> ServeConfig:
-    """Check everything. Raises `ConfigError` with all mistakes of the settings in one message."""
+def resolve_config(
+    options: ServeOptions,
+    environ: Mapping[str, str],
+    adapt: Callable[[HoldfastSettings], HoldfastSettings] = lambda settings: settings,
+) -> ServeConfig:
+    """Check everything. Raises `ConfigError` with all mistakes of the settings in one message.
+
+    `adapt` changes the settings that were read.
+    """
     listen = None if options.listen is None else address(options.listen)
     metrics = None if options.metrics is None else _metrics(options.metrics, options)
     settings, directory, mistakes = examine(options.settings, options.data)
+    settings = adapt(settings)
     create_data_directory(options.data)
     registry = AgentRegistry(settings, BaseDirectories(directory, options.data), environ, mistakes)
     listen = listen or _own_address(settings.server, options, mistakes)

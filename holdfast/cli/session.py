@@ -26,7 +26,7 @@ from holdfast.kernel.messages import Prompt
 from holdfast.kernel.model import EFFORTS
 
 if TYPE_CHECKING:
-    from holdfast.cli.chat import AnyChat, Connection
+    from holdfast.cli.connection import AnyChat, Connection
 
 MAX_LISTED: Final = 20
 """How many chats or messages are listed."""
@@ -44,7 +44,7 @@ class ChatSession:
     def __init__(
         self, connection: Connection, screen: SplitScreen, view: View, options: ChatOptions
     ) -> None:
-        self._host = connection.host
+        self._host, self._labels = connection.host, connection.labels
         self._at_server = not connection.agent
         self._screen = screen
         self._view = view
@@ -112,7 +112,11 @@ class ChatSession:
         model, effort = self._model, self._effort
         if self._chat is None:
             new = await self._host.create(
-                prompt, agent=self._options.agent, model=model, effort=effort
+                prompt,
+                agent=self._options.agent_name,
+                labels=self._labels,
+                model=model,
+                effort=effort,
             )
             await self._enter(new, known=0)
         else:

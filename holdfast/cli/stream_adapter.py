@@ -231,11 +231,13 @@ class StreamAdapter:
         message = stored.message
         self._spoke = self._spoke or message.kind in ("prompt", "answer")
         self._waits = self._waits or message.kind in ("prompt", "results")
+        position = stored.number - 1
         match message.kind:
+            case "answer":
+                self._answer(message, position)
+                return
             case "prompt" if self._echo:
                 self._view.show_prompt(message.text)
-            case "answer":
-                self._answer(message, stored.number)
             case "results":
                 self._results(message)
             case "note":
@@ -244,8 +246,9 @@ class StreamAdapter:
                 self._view.show(Delivered(message.why, (message,)))
             case _:
                 pass  # only for the model
+        self._view.show(MessageCommitted(message, position))
 
-    def _answer(self, message: Message, number: int) -> None:
+    def _answer(self, message: Message, position: int) -> None:
         """Show an answer, part of which may be shown already."""
         shown, self._text = self._text, ""
         if not message.text.startswith(shown):
@@ -260,7 +263,7 @@ class StreamAdapter:
         if message.visibility == "user":
             self._half_written(message)
         seconds = None if message.runtime is None else message.runtime / 1_000
-        self._view.show(MessageCommitted(message, number, seconds=seconds))
+        self._view.show(MessageCommitted(message, position, seconds=seconds))
         steps = int(message.visibility != "user")
         self._count(Summary(steps=steps, usage=message.usage or Usage()))
 

@@ -49,15 +49,15 @@ class View:
         *,
         reasoning: bool = False,
         quiet: bool = False,
-        kept_in: str | None = None,
+        durable: bool = False,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """`kept_in`: the file of the conversation, if any."""
+        """`durable`: the chat is stored, and can be continued."""
         self._answer = answer
         self._status = status
         self._reasoning = reasoning
         self._quiet = quiet
-        self._kept_in = kept_in
+        self._durable = durable
         self._total = Summary()
         """Sum over all runs: after an approval, a conversation continues as another run."""
         self._retried = ""
@@ -214,9 +214,9 @@ class View:
             case "error":
                 self._fail(event.failure)
             case "interrupted":
-                self._print(wording.interrupted(self._kept_in), "yellow")
+                self._print("Interrupted.", "yellow")
             case "max_steps":
-                self._print(wording.step_limit(self._kept_in), "yellow", always=True)
+                self._print(wording.step_limit(self._durable), "yellow", always=True)
                 self._sum(self._total)
             case "stop" | "stop_after_tool":
                 if event.cut_by is not None:

@@ -201,12 +201,8 @@ def headline(message: Message) -> str:
     return f"({', '.join(results or calls) or message.kind})"
 
 
-def interrupted(kept_in: str | None) -> str:
-    return "Interrupted." + (f" The conversation is saved in {escape(kept_in)}." if kept_in else "")
-
-
-def step_limit(kept_in: str | None) -> str:
-    do = "Ask it to continue, or raise --max-steps." if kept_in else "Raise it with --max-steps."
+def step_limit(durable: bool) -> str:
+    do = "Ask it to continue." if durable else "Raise it with --max-steps."
     return f"Stopped: the step limit was reached. {do}"
 
 

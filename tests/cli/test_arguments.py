@@ -83,7 +83,7 @@ def test_a_number_of_steps_is_taken(steps: str) -> None:
     assert run("--max-steps", steps).max_steps == int(steps)
 
 
-@pytest.mark.parametrize("option", ["--model", "--tools", "--dir", "--file", "--history"])
+@pytest.mark.parametrize("option", ["--model", "--tools", "--dir", "--file", "--chat"])
 def test_an_empty_value_is_refused(option: str) -> None:
     assert f"{option}: is empty" in refusal("run", option, "", "hello")
 
@@ -182,7 +182,7 @@ def test_the_help_of_run_has_examples_and_every_exit_code(
     text = help_of("run", capsys=capsys)
     _, _, examples = text.partition("\nexamples:\n")
     examples, _, codes = examples.partition("\n\nexit codes:\n")
-    assert [line.count("holdfast run ") for line in examples.splitlines()] == [1, 1, 1]
+    assert [line.count("holdfast run ") for line in examples.splitlines()] == [1, 1, 1, 1]
     assert [int(line.split()[0]) for line in codes.splitlines() if line] == list(ExitCode)
     assert all(code.meaning in codes for code in ExitCode)
 
@@ -192,7 +192,7 @@ def test_an_example_in_the_help_is_understood(capsys: pytest.CaptureFixture[str]
 
     text = help_of("run", capsys=capsys)
     lines = [line for line in text.splitlines() if " holdfast run " in line and "usage" not in line]
-    assert len(lines) == 3
+    assert len(lines) == 4
     for line in lines:
         words = split(line.partition("holdfast run ")[2].partition(" > ")[0])
         assert run(*words).prompt

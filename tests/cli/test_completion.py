@@ -67,7 +67,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
         ("holdfast run --effort m", ["minimal", "medium", "max"]),
         ("holdfast run --color ", list(COLORS)),
         ("holdfast run --color=al", ["always"]),
-        ("holdfast run why --json --his", ["--history"]),
+        ("holdfast run why --json --cha", ["--chat"]),
         ("holdfast run --json ", []),
         ("holdfast run mod", []),
         ("holdfast run --max-steps ", []),
@@ -107,7 +107,7 @@ def test_bash_completes_names_of_files_and_directories(tmp_path: Path) -> None:
     (tmp_path / "some place").mkdir()
     both = ["some *odd* name.txt", "some place"]
     assert sorted(completed("holdfast run -f so", tmp_path)) == both
-    assert sorted(completed("holdfast run --history=so", tmp_path)) == both
+    assert sorted(completed("holdfast run --config=so", tmp_path)) == both
     assert completed("holdfast run --dir so", tmp_path) == ["some place"]
 
 

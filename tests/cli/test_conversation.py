@@ -6,22 +6,18 @@ import errno
 import os
 import signal
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from holdfast import Agent, RunResult, Tool, tool
+from holdfast import Agent, Tool, tool
 from holdfast.cli.ask import ApprovalMode, Asker
 from holdfast.cli.conversation import Conversation
-from holdfast.cli.history import SavedHistory
-from holdfast.cli.locked_file import NotSaved
 from holdfast.cli.signals import SIGNALS
 from holdfast.events import Event, RunEnded
 from holdfast.hooks import Context, Rewrite
 from holdfast.kernel.model import TextDelta
-from holdfast.messages import Message, load
 from holdfast.testing import call, fail, hang, pause, say
 from holdfast.tools.ask_user import ask_user
 from tests.cli.test_ask import Scripted
@@ -81,27 +77,9 @@ def conversation(
     terminal: Scripted | None = None,
     answers: ApprovalMode = "ask",
     view: Watcher | None = None,
-    saved: SavedHistory | None = None,
 ) -> Conversation:
     view = view or Watcher()
-    if saved is not None:
-        agent = agent.replace(middleware=(saved.middleware(agent.toolset),))
-    return Conversation(agent, view, Asker(terminal, answers, view.note), saved)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "talk.json"
-
-
-@pytest.fixture
-def saved(path: Path) -> Iterator[SavedHistory]:
-    with SavedHistory.open(str(path)) as history:
-        yield history
-
-
-def on_disk(path: Path) -> tuple[Message, ...]:
-    return load(path.read_bytes())
+    return Conversation(agent, view, Asker(terminal, answers, view.note))
 
 
 @pytest.fixture(autouse=True)
@@ -287,57 +265,8 @@ async def test_a_view_that_fails_stops_the_run_and_is_left_alone() -> None:
     assert names(view.events) == ["RunStarted", "MessageCommitted", "StepStarted"]
 
 
-async def test_what_cannot_be_shown_is_saved_all_the_same(path: Path, saved: SavedHistory) -> None:
-    talk = conversation(scripted([[say("Half"), hang()]]), view=Watcher(TextDelta), saved=saved)
-    result = await talk.go("Hi.")
-    assert on_disk(path) == result.history
-    assert texts(result.history, "answer") == ["Half"]
-
-
 async def test_nobody_is_asked_when_nothing_can_be_shown() -> None:
     terminal = Scripted("y")
     agent = scripted([call("pay")], paying([], approval="ask"))
     await conversation(agent, terminal, view=Watcher(RunEnded)).go("Pay.")
     assert terminal.asked == []
-
-
-async def test_a_call_that_cannot_be_recorded_is_not_run_and_the_run_ends(
-    saved: SavedHistory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paid: list[str] = []
-
-    def full(messages: object) -> None:
-        raise NotSaved("no space")
-
-    talk = conversation(scripted([call("pay"), "Done."], paying(paid)), saved=saved)
-    monkeypatch.setattr(saved, "_write", full)
-    with anyio.fail_after(60):
-        result = await talk.go("Pay.")
-    assert isinstance(talk.failure, NotSaved)
-    assert (result.reason, paid) == ("interrupted", [])
-
-
-# --- Kept in a file -----------------------------------------------------------------------------
-
-
-async def test_everything_is_in_the_file_at_the_end(path: Path, saved: SavedHistory) -> None:
-    paid: list[str] = []
-    agent = scripted([[call("pay"), call("pay", what="tea")], "Done."], paying(paid))
-    result = await conversation(agent, saved=saved).go("Pay.")
-    assert on_disk(path) == result.history
-    assert (saved.lost, paid) == ({}, ["it", "tea"])
-
-
-async def test_an_approval_is_asked_for_again_and_then_holds(path: Path) -> None:
-    paid: list[str] = []
-
-    async def go(terminal: Scripted, prompt: str | None, *script: Any) -> RunResult:
-        with SavedHistory.open(str(path)) as saved:
-            agent = scripted(script, paying(paid, approval="ask"))
-            return await conversation(agent, terminal, saved=saved).go(prompt)
-
-    assert (await go(Scripted(), "Pay.", call("pay"))).reason == "requires_action"
-    assert paid == []
-    result = await go(Scripted("y"), None, "Done.")
-    assert (result.text, paid) == ("Done.", ["it"])
-    assert on_disk(path) == result.history

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from holdfast.cli.chat import MAX_SERVER_OUTAGE, ServerUnreachable, give_up
+from holdfast.cli.one_answer import MAX_SERVER_OUTAGE, ServerUnreachable, give_up
 
 
 async def test_a_server_that_stays_away_is_given_up_and_the_chat_is_named() -> None:

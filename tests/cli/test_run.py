@@ -12,18 +12,15 @@ import pytest
 from holdfast import tool
 from holdfast.cli import run
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.run import at_rest, bundled_tools, colored, waiting
+from holdfast.cli.run import bundled_tools, colored, waiting
 from holdfast.cli.terminal import OutputStream
 from holdfast.cli.tty import Tty
 from holdfast.config import NAMED_BY_OPTION, RunOptions
 from holdfast.errors import ConfigError
 from holdfast.events import Action
-from holdfast.kernel.messages import injected, note
-from holdfast.messages import Message, ToolCall, ToolResult, dump
+from holdfast.messages import ToolCall
 from holdfast.options import Policy
 from holdfast.testing import call, fail, say
-from tests.kernel.histories import answer, prompt, results
-from tests.kernel.histories import call as called
 from tests.kernel.runs import scripted
 
 
@@ -86,13 +83,9 @@ def test_what_cannot_be_shown_is_raised(
             go("Hello.")
 
 
-def test_without_a_prompt_there_is_nothing_to_do(go: Callable[..., int], tmp_path: Path) -> None:
+def test_without_a_prompt_there_is_nothing_to_do(go: Callable[..., int]) -> None:
     with pytest.raises(ConfigError, match="no prompt"):
         go(prompt="")
-    path = tmp_path / "talk.json"
-    path.write_bytes(dump([prompt(), answer("Hello.")]))
-    with pytest.raises(ConfigError, match="is complete: give a prompt to continue it"):
-        go(prompt="", history=str(path))
 
 
 # --- What it says -------------------------------------------------------------------------------
@@ -114,18 +107,15 @@ def action(kind: Any, tool: str = "pay") -> Action:
 
 
 @pytest.mark.parametrize(
-    ("kind", "history", "asked", "do"),
+    ("kind", "asked", "do"),
     [
-        ("approval", None, False, "an approval: run it in a terminal, or use --yes or --deny"),
-        ("client", None, False, "an answer: run it in a terminal"),
-        ("approval", None, True, "an approval"),
-        ("approval", "my talk", True, "an approval: continue later with --history 'my talk'"),
+        ("approval", False, "an approval: run it in a terminal, or use --yes or --deny"),
+        ("client", False, "an answer: run it in a terminal"),
+        ("approval", True, "an approval"),
     ],
 )
-def test_what_is_waited_for_is_said_with_what_to_do(
-    kind: str, history: str | None, asked: bool, do: str
-) -> None:
-    assert waiting([action(kind), action(kind)], history, asked) == f"pay waits for {do}"
+def test_what_is_waited_for_is_said_with_what_to_do(kind: str, asked: bool, do: str) -> None:
+    assert waiting([action(kind), action(kind)], asked) == f"pay waits for {do}"
 
 
 def test_colours_that_are_asked_for_win_over_the_environment(
@@ -150,28 +140,3 @@ def test_a_current_directory_that_was_removed_is_told(
     gone.rmdir()
     with pytest.raises(ConfigError, match="was removed: change to another, or name one with --dir"):
         bundled_tools(RunOptions(model="demo", model_reason=""), pytest.fail)
-
-
-# --- What there is to go on with ----------------------------------------------------------------
-
-ASKED = answer(called("a", "pay"), finish="tool_calls")
-
-
-@pytest.mark.parametrize(
-    ("history", "rests"),
-    [
-        ([], True),
-        ([prompt()], False),
-        ([prompt(), answer("Hello.")], True),
-        ([prompt(), answer("Hello."), note("for people")], True),
-        ([prompt(), answer("Half", visibility="user")], False),
-        ([prompt(), ASKED], False),
-        ([prompt(), ASKED, results(ToolResult("a", "pay", ()))], False),
-        ([prompt(), ASKED, results(ToolResult("a", "pay", (), stops=True))], True),
-        ([prompt(), answer("Hello."), injected("Go on.", "guard")], False),
-    ],
-)
-def test_a_conversation_rests_when_nobody_waits_for_anybody(
-    history: list[Message], rests: bool
-) -> None:
-    assert at_rest(history) is rests

@@ -74,8 +74,14 @@ class Seen:
 
     def __init__(self) -> None:
         self.all: list[Any] = []
+        self.positions: list[int] = []
+        """Of the messages that were committed."""
 
     def show(self, event: Any) -> None:
+        if isinstance(event, MessageCommitted):
+            self.positions.append(event.number)
+            if event.message.kind != "answer":
+                return  # people see it otherwise
         self.all.append(event)
 
     def note(self, text: str) -> None:
@@ -193,6 +199,15 @@ def test_what_is_known_is_not_told() -> None:
     ]
     again = told(prompt(1, "hi"), prompt(1, "hi"))
     assert again == [("said", "hi")]
+
+
+def test_each_message_that_is_committed_is_an_event_with_its_position() -> None:
+    seen = Seen()
+    adapter = StreamAdapter(seen, 1, echo=False)
+    noted = MessageChanged(Cursor(1), Stored(4, 1, note("It is shorter."), None, 0))
+    for event in (prompt(1, "known"), prompt(2, "hi"), message(3, "Hello."), noted):
+        adapter.show(event)
+    assert seen.positions == [1, 2, 3]
 
 
 def test_what_people_say_is_shown_only_where_nobody_else_shows_it() -> None:

@@ -110,7 +110,7 @@ def test_when_one_file_is_wrong_none_is_taken(served: Served, tmp_path: Path) ->
     say(served.home, "export", served.chat, "--url", served.url, "-o", str(good))
     bad.write_text("hello\n")
     _, said = say(served.home, "import", str(good), str(bad), "--database", other, code=2)
-    assert f"{bad} is not a chat exported as JSONL, so nothing was imported" in said
+    assert f"{bad} is neither an exported chat nor a saved history, so nothing was" in said
     assert not (tmp_path / "x.db").exists()
 
 
@@ -128,8 +128,9 @@ def test_it_is_said_what_is_wrong_with_a_file(data: bytes, why: str, tmp_path: P
     bad.write_bytes(data)
     with pytest.raises(ConfigError) as told:
         read(str(bad))
-    assert f"{bad} is not a chat exported as JSONL, so nothing was imported: {why}" in str(
-        told.value
+    assert (
+        f"{bad} is neither an exported chat nor a saved history, so nothing was imported: {why}"
+        in str(told.value)
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.messages import load
+from holdfast.messages import Message, load
 from tests.whole.program import (
     PATIENCE,
     PROGRAM,
@@ -31,6 +31,13 @@ def here(tmp_path: Path) -> Path:
     place.mkdir()
     (place / "notes.md").write_text("# Notes\n\nCall Ann on Monday.\n")
     return place
+
+
+def saved(done: subprocess.CompletedProcess[str] | str, at: Path) -> tuple[Message, ...]:
+    """The messages of the chat that a run says it has saved."""
+    text = done if isinstance(done, str) else done.stderr
+    (id,) = re.findall(r"saved: holdfast run --chat (\S+) continues this chat", text)
+    return load(holdfast("export", id, "--format", "json", at=at).stdout)
 
 
 # --- In a script --------------------------------------------------------------------------------
@@ -82,11 +89,10 @@ def test_what_is_piped_in_is_part_of_the_prompt(here: Path) -> None:
 
 
 def test_a_conversation_goes_on_where_it_was_saved(here: Path) -> None:
-    first = holdfast("run", "-m", "demo", "--history", "talk.json", "say one", at=here)
-    second = holdfast("run", "-m", "demo", "--history", "talk.json", "say two", at=here)
+    first = holdfast("run", "--save", "say one", at=here)
+    second = holdfast("run", "--continue", "say two", at=here)
     assert (first.returncode, second.returncode) == (0, 0)
-    history = load((here / "talk.json").read_bytes())
-    assert [m.text for m in history if m.role == "user"] == ["say one", "say two"]
+    assert [m.text for m in saved(first, here) if m.role == "user"] == ["say one", "say two"]
 
 
 def test_a_users_own_tools_are_called(here: Path) -> None:
@@ -142,8 +148,11 @@ def test_a_home_directory_is_not_worked_in_by_accident(tmp_path: Path) -> None:
         (["-d", "notes.md", "hi"], "notes.md is not a directory"),
         (["-t", "nothing:here", "hi"], "module 'nothing' was not found"),
         (["-f", "nothing.png", "hi"], "cannot attach nothing.png: No such file"),
-        (["--history", "notes.md", "hi"], "notes.md"),
-        (["--history", "missing/talk.json", "hi"], "missing"),
+        (["--history", "talk.json", "hi"], "--history was removed: use --save, --continue or --ch"),
+        (["--continue", "hi"], "there is no chat to continue of this directory: begin one with"),
+        (["--save", "--chat", "x", "hi"], "not allowed with argument"),
+        (["--url", "http://127.0.0.1:1", "hi"], "--url needs --save, --continue or --chat"),
+        (["--save", "-t", "nothing:here", "hi"], "module 'nothing' was not found"),
         ([], 'holdfast run "your question"'),
     ],
 )
@@ -169,12 +178,12 @@ def test_a_provider_that_cannot_be_reached_is_tried_again_until_somebody_stops_i
     assert "cannot be reached" in terminal.seen
 
 
-def test_a_full_disk_is_no_traceback_and_the_history_is_kept(here: Path) -> None:
+def test_a_full_disk_is_no_traceback_and_the_chat_is_kept(here: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full here")
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [*PROGRAM, "run", "-m", "demo", "--history", "talk.json", "say hello"],
+            [*PROGRAM, "run", "--save", "say hello"],
             cwd=here,
             env=environment(here.parent),
             stdin=subprocess.DEVNULL,
@@ -187,7 +196,8 @@ def test_a_full_disk_is_no_traceback_and_the_history_is_kept(here: Path) -> None
     assert done.returncode == 1
     assert "holdfast: cannot write the output: No space left on device\n" in done.stderr
     assert "Traceback" not in done.stderr
-    assert load((here / "talk.json").read_bytes())[-1].role == "assistant"
+    resumed = holdfast("run", "--continue", "say more", at=here)
+    assert [m.text for m in saved(resumed, here)[:2]] == ["say hello", "hello"]
 
 
 def test_a_full_disk_behind_standard_error_does_not_cost_the_answer(here: Path) -> None:
@@ -300,13 +310,13 @@ def test_reasoning_is_folded_and_can_be_shown(here: Path) -> None:
 
 def test_ctrl_c_keeps_what_was_said(here: Path) -> None:
     said = "slowly say one two three four five six seven eight nine ten"
-    command = ("run", "-m", "demo", "--history", "talk.json", said)
+    command = ("run", "--save", said)
     with at_terminal(*command, at=here) as terminal:
         terminal.wait_for("one")
         terminal.type("\x03")
         assert terminal.ended() == 130
-    assert "Interrupted. The conversation is saved in talk.json." in terminal.seen
-    answer = [m for m in load((here / "talk.json").read_bytes()) if m.role == "assistant"][-1]
+    assert "Interrupted." in terminal.seen
+    answer = [m for m in saved(terminal.seen, here) if m.role == "assistant"][-1]
     assert answer.finish == "interrupted"
     assert "one" in answer.text
     assert "ten" not in answer.text
@@ -387,13 +397,12 @@ def test_ctrl_c_does_not_wait_for_a_thread_that_nobody_can_stop(here: Path) -> N
 
 
 def test_ctrl_c_at_a_question_leaves_it_open_and_it_is_asked_again(here: Path) -> None:
-    command = ("run", "-m", "demo", "--history", "talk.json")
-    with at_terminal(*command, "write hi to new.txt", at=here) as terminal:
+    with at_terminal("run", "--save", "write hi to new.txt", at=here) as terminal:
         terminal.wait_for("Allow?")
         terminal.type("\x03")
         assert terminal.ended() == 130
     assert not (here / "new.txt").exists()
-    with at_terminal(*command, at=here) as terminal:
+    with at_terminal("run", "--continue", at=here) as terminal:
         terminal.wait_for("Allow?")
         terminal.type("y\n")
         assert terminal.ended() == 0
@@ -401,7 +410,7 @@ def test_ctrl_c_at_a_question_leaves_it_open_and_it_is_asked_again(here: Path) -
 
 
 def test_a_command_that_was_cut_off_by_a_kill_is_not_run_again(here: Path) -> None:
-    command = ("run", "-m", "demo", "--yes", "--history", "talk.json")
+    command = ("run", "--yes", "--save")
     # The command itself kills the program, in the middle of the call.
     kill = "run echo ran >> ran.txt; kill -9 $(cat program.pid); sleep 60"
     process = subprocess.Popen(
@@ -415,7 +424,7 @@ def test_a_command_that_was_cut_off_by_a_kill_is_not_run_again(here: Path) -> No
     )
     assert process.wait(timeout=60) == -signal.SIGKILL
     assert (here / "ran.txt").read_text() == "ran\n"
-    resumed = holdfast(*command, at=here)
+    resumed = holdfast("run", "--yes", "--continue", at=here)
     assert resumed.returncode == 0
     assert (here / "ran.txt").read_text() == "ran\n"
     assert re.search("may or may not have taken effect", resumed.stdout + resumed.stderr)

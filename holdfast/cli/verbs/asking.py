@@ -25,7 +25,8 @@ _RUN_EXAMPLES: Final = """\
 examples:
   holdfast run "which tests are slow here, and why?"
   git diff --staged | holdfast run -q "write the commit message" > message.txt
-  holdfast run -m demo --history talk.json --json "list the files\""""
+  holdfast run --save "what changed in the last release?"
+  holdfast run --continue "and in the one before?\""""
 
 
 def run_parser() -> Parser:
@@ -36,6 +37,7 @@ def run_parser() -> Parser:
         epilog=f"{_RUN_EXAMPLES}\n\nexit codes:\n{exit_codes()}",
     )
     _add_asked(parser)
+    _add_chat(parser)
     _add_answers(parser)
     _add_tools(parser)
     output = parser.add_argument_group("output")
@@ -60,12 +62,22 @@ def _add_asked(parser: Parser) -> None:
         metavar="TEXT",
         help="system prompt; @FILE reads it from a file",
     )
-    group.add_argument(
-        "--history",
-        type=something,
-        metavar="FILE",
-        help="continue the conversation in this file, and save it there",
+
+
+def _add_chat(parser: Parser) -> None:
+    group = parser.add_argument_group("chat", "By default, nothing is kept.")
+    which = group.add_mutually_exclusive_group()
+    which.add_argument("-s", "--save", action="store_true", help="keep the chat, in the database")
+    which.add_argument(
+        "--continue",
+        action="store_true",
+        dest="last",
+        help="continue the last chat of this directory",
     )
+    which.add_argument(
+        "-c", "--chat", type=something, metavar="CHAT", help="continue the chat with this id"
+    )
+    add_where(group)
 
 
 def _add_answers(parser: Parser) -> None:
@@ -125,8 +137,13 @@ def _add_tools(parser: Parser) -> None:
 
 
 def _run(arguments: Namespace, environ: Mapping[str, str]) -> int:
+    from holdfast.config import run_options, saved_options, stores_chat
+
+    if stores_chat(arguments):
+        from holdfast.cli import one_answer
+
+        return one_answer.main(saved_options(arguments, environ))
     from holdfast.cli import run
-    from holdfast.config import run_options
 
     return run.main(run_options(arguments, environ))
 

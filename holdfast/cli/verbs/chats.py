@@ -9,15 +9,16 @@ from typing import Final
 from holdfast.cli.verbs.options import add_where
 from holdfast.cli.verbs.parser import Parser, Verb, something
 
-EXPORT_FORMATS: Final = ("jsonl", "markdown")
+EXPORT_FORMATS: Final = ("jsonl", "markdown", "json")
 
 
 def export_parser() -> Parser:
     parser = Parser(
         "holdfast export",
         usage="holdfast export CHAT [options]",
-        description="Write a chat to a file, as JSONL (complete) or as Markdown (for people).",
-        epilog="holdfast import reads JSONL files.",
+        description="Write a chat to a file, as JSONL (complete), as Markdown (for people) or\n"
+        "as JSON (its current messages, for holdfast.messages.load).",
+        epilog="holdfast import reads JSONL and JSON.",
     )
     parser.add_argument("chat", metavar="CHAT", help="id of the chat")
     parser.add_argument(
@@ -25,7 +26,7 @@ def export_parser() -> Parser:
         choices=EXPORT_FORMATS,
         default="jsonl",
         metavar="FORMAT",
-        help=f"{' or '.join(EXPORT_FORMATS)}; default: jsonl",
+        help=f"{', '.join(EXPORT_FORMATS)}; default: jsonl",
     )
     parser.add_argument(
         "-o",
@@ -42,15 +43,15 @@ def import_parser() -> Parser:
     parser = Parser(
         "holdfast import",
         usage="holdfast import FILE ... [options]",
-        description="Create chats from files written by holdfast export, and print their ids.\n"
-        "If one file is invalid, none is imported.",
+        description="Create chats from files of holdfast export or holdfast.messages.dump, and\n"
+        "print their ids. If one file is invalid, none is imported.",
     )
     parser.add_argument(
         "files",
         nargs="+",
         type=something,
         metavar="FILE",
-        help="JSONL file; - reads standard input",
+        help="JSONL or JSON file; - reads standard input",
     )
     parser.add_argument(
         "--agent",

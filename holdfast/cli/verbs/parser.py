@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 _ELSEWHERE: Final = {"--port": "--listen", "--host": "--listen", "--settings": "--config"}
 """Names other programs use for our options."""
+_REMOVED: Final = {
+    "--history": "use --save, --continue or --chat; `holdfast import FILE` makes a chat of a "
+    "saved history"
+}
+"""Options that a verb no longer has, and what to use."""
 _MARK: Final = "\0"  # no argument of a process can hold it
 
 
@@ -78,6 +83,8 @@ class Parser(ArgumentParser):
         name = word.partition("=")[0]
         if not name.startswith("-"):
             return f"{word!r} is an unexpected argument"
+        if name in _REMOVED and self.prog == "holdfast run":
+            return f"{name} was removed: {_REMOVED[name]}"
         known = [option for action in self._actions for option in action.option_strings]
         ours = _ELSEWHERE.get(name)
         near = f": did you mean {ours}?" if ours in known else did_you_mean(name, known)
