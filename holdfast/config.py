@@ -202,6 +202,8 @@ class ChatOptions:
     quiet: bool = False
     reasoning: bool = False
     color: Color = "auto"
+    keys: Literal["vi", "emacs"] = "emacs"
+    """Keys of the line editor."""
 
 
 def token_options(arguments: Namespace, environ: Mapping[str, str]) -> TokenOptions:
@@ -275,7 +277,29 @@ def chat_options(arguments: Namespace, environ: Mapping[str, str]) -> ChatOption
         quiet=arguments.quiet,
         reasoning=arguments.reasoning,
         color=arguments.color,
+        keys=_keys(environ),
     )
+
+
+def _keys(environ: Mapping[str, str]) -> Literal["vi", "emacs"]:
+    """`HOLDFAST_KEYS`, then the editing mode of readline, then a vi named as the user's editor."""
+    import re
+    from os.path import basename, expanduser
+
+    from holdfast.kernel.errors import ConfigError
+
+    named = _set(environ, "HOLDFAST_KEYS")
+    if named not in (None, "vi", "emacs"):
+        raise ConfigError(f"HOLDFAST_KEYS is {named!r}: use vi or emacs")
+    if named is None:
+        try:
+            with open(environ.get("INPUTRC") or expanduser("~/.inputrc"), errors="replace") as file:
+                modes = re.findall(r"^\s*set\s+editing-mode\s+(vi|emacs)", file.read(), re.M)
+        except OSError:
+            modes = []
+        editor = basename((_set(environ, "VISUAL") or _set(environ, "EDITOR") or "").split(" ")[0])
+        named = modes[-1] if modes else "vi" if re.fullmatch(r"n?vim?", editor) else "emacs"
+    return "vi" if named == "vi" else "emacs"
 
 
 def _where(

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from holdfast.cli.arguments import parse
-from holdfast.config import RunOptions, default_model, run_options, wants_debug
+from holdfast.config import RunOptions, chat_options, default_model, run_options, wants_debug
 from holdfast.kernel.errors import ConfigError
 from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.registry import DEMO_NAME
@@ -207,3 +207,36 @@ def test_a_directory_that_is_none_is_refused(tmp_path: Path) -> None:
 def test_bytes_that_are_no_text_are_refused(argv: list[str], what: str) -> None:
     broken = os.fsdecode(b"caf\xe9")
     assert refusal(*(word.format(broken) for word in argv)).startswith(what)
+
+
+# --- The keys of the line editor ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environ", "inputrc", "keys"),
+    [
+        ({}, None, "emacs"),
+        ({"EDITOR": "/usr/bin/nvim -f"}, None, "vi"),
+        ({"EDITOR": "nano"}, None, "emacs"),
+        ({"EDITOR": "vi", "VISUAL": "emacs"}, None, "emacs"),
+        ({}, "set editing-mode emacs\n  set editing-mode vi\n", "vi"),
+        ({"EDITOR": "vim"}, "set editing-mode emacs\n", "emacs"),
+        ({"EDITOR": "vim"}, "# set editing-mode emacs\n", "vi"),
+        ({"HOLDFAST_KEYS": "emacs", "EDITOR": "vim"}, "set editing-mode vi\n", "emacs"),
+        ({"HOLDFAST_KEYS": "vi"}, None, "vi"),
+    ],
+)
+def test_the_keys_are_those_of_other_programs_unless_they_are_named(
+    tmp_path: Path, environ: dict[str, str], inputrc: str | None, keys: str
+) -> None:
+    file = tmp_path / "inputrc"
+    if inputrc is not None:
+        file.write_text(inputrc)
+    _, arguments = parse(["chat"])
+    assert chat_options(arguments, {"INPUTRC": str(file), **environ}).keys == keys
+
+
+def test_keys_that_are_neither_are_refused() -> None:
+    _, arguments = parse(["chat"])
+    with pytest.raises(ConfigError, match="HOLDFAST_KEYS is 'nano': use vi or emacs"):
+        chat_options(arguments, {"HOLDFAST_KEYS": "nano"})

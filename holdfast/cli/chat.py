@@ -33,10 +33,13 @@ def at_terminal() -> bool:
 
 
 async def _talk(options: ChatOptions) -> int:
+    from prompt_toolkit.patch_stdout import patch_stdout
+
+    from holdfast.cli.editor import open_history
     from holdfast.cli.screen import SplitScreen
     from holdfast.cli.session import ChatSession
 
-    screen = SplitScreen(sys.stdin.fileno(), sys.stdout.fileno(), sys.stdout.encoding)
+    screen = SplitScreen.of_terminal(options.keys, open_history(options.where.data))
     out = OutputStream.of(cast(TextIO, screen.above), colored(options.color))
     view = View(out, out, reasoning=options.reasoning, quiet=options.quiet, durable=True)
     prompt = prompt_of(options.prompt, "", options.files)
@@ -46,7 +49,8 @@ async def _talk(options: ChatOptions) -> int:
             view.note(connection.agent)
         view.note(f"{connection.name}: Enter sends, Ctrl-C stops, /help lists all commands.")
         session = ChatSession(connection, screen, view, options)
-        code = await session.go(chat, prompt)
+        with patch_stdout(raw=True):  # without a server, tools run in this process and may print
+            code = await session.go(chat, prompt)
     if words := session.goodbye():
         print(escape(words), file=sys.stderr)
     return code

@@ -89,5 +89,6 @@ def help_lines() -> list[str]:
     ]
     return [
         *lines,
-        "Alt-Enter starts a new line, the arrow keys recall messages, and // sends a leading /.",
+        "Tab completes, the arrow keys recall messages, Ctrl-R searches them,",
+        "Alt-Enter starts a new line, and // sends a leading /.",
     ]

@@ -84,13 +84,13 @@ def _described(action: Action) -> OptionSpec:
     elif isinstance(action.metavar, str):
         kind = _KINDS.get(action.metavar, "text")
     if kind in ("model", "provider"):
-        choices = _models() if kind == "model" else (DEMO_NAME, *PROVIDERS)
+        choices = model_names() if kind == "model" else (DEMO_NAME, *PROVIDERS)
     repeats = type(action).__name__ == "_AppendAction"
     help = (action.help or "").partition(";")[0]
     return OptionSpec(tuple(action.option_strings), help, kind, choices, repeats)
 
 
-def _models() -> tuple[str, ...]:
+def model_names() -> tuple[str, ...]:
     known = (f"{name}:{id}" for name in PROVIDERS for id in profiles.models(name))
     return (DEMO_NAME, *known)
 

@@ -1,236 +1,196 @@
-"""Line editor: the effect of each key on the line being typed. Pure."""
+"""Line editor of `holdfast chat`: prompt_toolkit with our keys, completions and history.
+
+Imported only at a terminal: prompt_toolkit takes longer to import than other verbs take to run.
+"""
 
 from __future__ import annotations
 
-import codecs
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate
-from typing import Final, NamedTuple
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Literal
 
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
+from prompt_toolkit.cursor_shapes import ModalCursorShapeConfig
+from prompt_toolkit.document import Document
+from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
+from prompt_toolkit.filters import Condition, emacs_insert_mode, has_focus, vi_insert_mode
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.output import Output
+
+from holdfast.cli.commands import COMMANDS, SLASH
+from holdfast.cli.completion import model_names
 from holdfast.cli.graphemes import JOINERS, letters
-from holdfast.cli.wrap import cells
+from holdfast.kernel.model import EFFORTS
 
-PASTE_START: Final = "\x1b[200~"
-PASTE_END: Final = "\x1b[201~"
-"""Brackets around pasted text: a newline in it sends nothing."""
-MAX_RECALLED_LINES: Final = 200
-"""Lines kept for recall."""
+CONTINUATION: Final = "  "
+"""Start of the second and of later lines of a message."""
 GRAPHEME_WINDOW: Final = 100
 """Characters examined to find where a grapheme ends. None is that long."""
-
-_KEY: Final = re.compile(
-    r"\x1b\[200~(?P<pasted>.*?)\x1b\[201~"
-    r"|(?P<sequence>\x1b\[[0-9;?]*[@-~]|\x1bO.|\x1b[^\[O])"
-    r"|(?P<plain>[^\x1b])",
-    re.DOTALL,
-)
+MAX_HISTORY_BYTES: Final = 1024 * 1024
+"""Size from which on the older half of the history is dropped."""
 
 
-class LineEntered(NamedTuple):
-    """A line was completed with Enter."""
-
-    text: str
-
-
-class InputEnded(NamedTuple):
-    """The input ended, by Ctrl-D on an empty line."""
-
-
-class InterruptPressed(NamedTuple):
-    """Ctrl-C was pressed."""
-
-
-InputEvent = LineEntered | InputEnded | InterruptPressed
-
-
-class VisibleLine(NamedTuple):
-    """The visible part of the line, around the cursor."""
-
-    before: str
-    after: str
-    """The text from the cursor on."""
-
-
-class Editor:
-    """The line being typed, and the earlier ones."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self._at = 0
-        """Cursor position: where the next character is inserted."""
-        self._held = ""
-        """Start of an incomplete key sequence."""
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._past: list[str] = []
-        self._back = 0
-        """How many lines the user has gone back in the history; 0: none."""
-        self._draft = ""
-
-    def feed(self, data: bytes) -> Iterator[InputEvent]:
-        """Process input; yields each event before the next key is processed."""
-        self._held += self._decoder.decode(data)
-        while key := _KEY.match(self._held):
-            if key["pasted"] is None and self._held.startswith(PASTE_START):
-                break  # the rest of the sequence is still to come
-            self._held = self._held[key.end() :]
-            if key["pasted"] is not None:
-                self._insert(_tidy(key["pasted"]))
-            elif key["sequence"] is not None:
-                self._press(key["sequence"])
-            elif (what := self._type(key["plain"])) is not None:
-                yield what
-
-    def clear(self) -> bool:
-        """Clear the line; returns whether there was anything."""
-        some = bool(self.text)
-        self._set("")
-        return some
-
-    def put(self, text: str) -> None:
-        """Replace the line with a text to be edited."""
-        self._set(text)
-
-    def shown(self, width: int) -> VisibleLine:
-        """The part around the cursor that fits. A newline is shown as a character."""
-        text = self.text.replace("\n", "⏎")
-        near = GRAPHEME_WINDOW + 2 * width
-        before = letters(text[max(self._at - near, 0) : self._at])
-        after = letters(text[self._at : self._at + near])
-        left = _fitting(before[::-1], width - 1)[::-1]
-        right = _fitting(after, width - sum(map(cells, left)))
-        return VisibleLine("".join(left), "".join(right))
-
-    # --- keys ---
-
-    def _type(self, key: str) -> InputEvent | None:
-        if key in "\r\n":
-            return self._send()
-        if key == "\x04" and not self.text:
-            return InputEnded()
-        if key == "\x03":
-            return InterruptPressed()
-        if action := _ACTIONS.get(key):
-            action(self)
-        elif key.isprintable() or key in JOINERS:
-            self._insert(key)
-        return None
-
-    def _press(self, sequence: str) -> None:
-        if sequence in ("\x1b\r", "\x1b\n"):  # Alt and Enter
-            self._insert("\n")
-        elif action := _ACTIONS.get(sequence):
-            action(self)
-
-    def _send(self) -> LineEntered:
-        text = self.text
-        self._set("")
-        if text.strip() and self._past[-1:] != [text]:
-            self._past = [*self._past, text][-MAX_RECALLED_LINES:]
-        self._back = 0
-        return LineEntered(text)
-
-    def _set(self, text: str) -> None:
-        self.text, self._at = text, len(text)
-
-    def _insert(self, text: str) -> None:
-        self.text = self.text[: self._at] + text + self.text[self._at :]
-        self._at += len(text)
-
-    def _remove(self, start: int, end: int) -> None:
-        start, end = max(start, 0), min(end, len(self.text))
-        self.text, self._at = self.text[:start] + self.text[end:], start
-
-    def _go(self, to: int) -> None:
-        self._at = min(max(to, 0), len(self.text))
-
-    def _rub_out(self) -> None:
-        self._remove(self._before(), self._at)
-
-    def _delete(self) -> None:
-        self._remove(self._at, self._after())
-
-    def _left(self) -> None:
-        self._go(self._before())
-
-    def _right(self) -> None:
-        self._go(self._after())
-
-    def _before(self) -> int:
-        """Start of the grapheme before the cursor."""
-        near = letters(self.text[max(self._at - GRAPHEME_WINDOW, 0) : self._at])
-        return self._at - len(near[-1] if near else "")
-
-    def _after(self) -> int:
-        """End of the grapheme after the cursor."""
-        near = letters(self.text[self._at : self._at + GRAPHEME_WINDOW])
-        return self._at + len(near[0] if near else "")
-
-    def _home(self) -> None:
-        self._go(0)
-
-    def _end(self) -> None:
-        self._go(len(self.text))
-
-    def _cut_before(self) -> None:
-        self._remove(0, self._at)
-
-    def _cut_after(self) -> None:
-        self._remove(self._at, len(self.text))
-
-    def _cut_word(self) -> None:
-        before = self.text[: self._at].rstrip()
-        self._remove(len(before) - len(before.split()[-1] if before else ""), self._at)
-
-    def _earlier(self) -> None:
-        if self._back < len(self._past):
-            if self._back == 0:
-                self._draft = self.text
-            self._back += 1
-            self._set(self._past[-self._back])
-
-    def _later(self) -> None:
-        if self._back > 0:
-            self._back -= 1
-            self._set(self._past[-self._back] if self._back else self._draft)
+def line_editor(
+    message: Callable[[], str],
+    *,
+    keys: Literal["vi", "emacs"],
+    bindings: KeyBindings,
+    history: History,
+    input: Input,
+    output: Output,
+) -> PromptSession[str]:
+    """An editor whose application runs until the session ends, over many lines."""
+    return PromptSession(
+        message,
+        editing_mode=EditingMode.VI if keys == "vi" else EditingMode.EMACS,
+        completer=ChatCompleter(),
+        complete_while_typing=Condition(lambda: get_app().current_buffer.text.startswith(SLASH)),
+        enable_open_in_editor=True,
+        enable_suspend=True,
+        tempfile_suffix=".md",
+        prompt_continuation=CONTINUATION,
+        key_bindings=bindings,
+        history=history,
+        cursor=ModalCursorShapeConfig() if keys == "vi" else None,
+        erase_when_done=True,
+        input=input,
+        output=output,
+    )
 
 
-_ACTIONS: Final[Mapping[str, Callable[[Editor], None]]] = {
-    "\x01": Editor._home,
-    "\x02": Editor._left,
-    "\x04": Editor._delete,
-    "\x05": Editor._end,
-    "\x06": Editor._right,
-    "\x08": Editor._rub_out,
-    "\x0b": Editor._cut_after,
-    "\x0e": Editor._later,
-    "\x10": Editor._earlier,
-    "\x15": Editor._cut_before,
-    "\x17": Editor._cut_word,
-    "\x7f": Editor._rub_out,
-    "\x1b[3~": Editor._delete,
-    "\x1b[A": Editor._earlier,
-    "\x1b[B": Editor._later,
-    "\x1b[C": Editor._right,
-    "\x1b[D": Editor._left,
-    "\x1b[F": Editor._end,
-    "\x1b[H": Editor._home,
-    "\x1bOA": Editor._earlier,
-    "\x1bOB": Editor._later,
-    "\x1bOC": Editor._right,
-    "\x1bOD": Editor._left,
-    "\x1bOF": Editor._end,
-    "\x1bOH": Editor._home,
-}
+# --- keys ----------------------------------------------------------------------------------------
 
 
-def _fitting(found: Sequence[str], width: int) -> list[str]:
-    """As many graphemes as fit into a number of columns, from the first on."""
-    taken = accumulate(map(cells, found))
-    return [letter for letter, used in zip(found, taken, strict=True) if used <= width]
+def key_bindings(
+    on_line: Callable[[Buffer], None], on_end: Callable[[], None], on_stop: Callable[[], None]
+) -> KeyBindings:
+    """Our keys, which take precedence over those of prompt_toolkit."""
+    bindings = KeyBindings()
+    typing = has_focus(DEFAULT_BUFFER)
+    inserting = typing & (emacs_insert_mode | vi_insert_mode)
+
+    empty = Condition(lambda: not get_app().current_buffer.text)
+
+    @bindings.add("enter", filter=typing)
+    def _enter(event: KeyPressEvent) -> None:
+        menu = event.current_buffer.complete_state
+        if menu is not None and menu.current_completion is not None:
+            event.current_buffer.complete_state = None  # it was chosen, and is not sent yet
+        else:
+            on_line(event.current_buffer)
+
+    @bindings.add("escape", "enter", filter=inserting)
+    def _new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @bindings.add("c-d", filter=typing & empty)
+    def _end(event: KeyPressEvent) -> None:
+        on_end()
+
+    @bindings.add("c-c", filter=typing, eager=True)
+    def _stop(event: KeyPressEvent) -> None:
+        on_stop()
+
+    @bindings.add("c-@", filter=inserting)
+    def _nothing(event: KeyPressEvent) -> None:
+        """Start no selection: what is typed during one is lost."""
+
+    @bindings.add(Keys.BracketedPaste, filter=typing)
+    def _paste(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text(tidy(event.data))
+
+    @bindings.add("backspace", filter=inserting)
+    def _rub_out(event: KeyPressEvent) -> None:
+        event.current_buffer.delete_before_cursor(_before(event.current_buffer))
+
+    @bindings.add("delete", filter=inserting)
+    def _delete(event: KeyPressEvent) -> None:
+        event.current_buffer.delete(_after(event.current_buffer))
+
+    @bindings.add("left", filter=inserting)
+    def _left(event: KeyPressEvent) -> None:
+        event.current_buffer.cursor_position -= _before(event.current_buffer)
+
+    @bindings.add("right", filter=inserting)
+    def _right(event: KeyPressEvent) -> None:
+        event.current_buffer.cursor_position += _after(event.current_buffer)
+
+    return bindings
 
 
-def _tidy(pasted: str) -> str:
+def _before(buffer: Buffer) -> int:
+    """Length of the grapheme before the cursor."""
+    near = letters(buffer.document.text_before_cursor[-GRAPHEME_WINDOW:])
+    return len(near[-1]) if near else 0
+
+
+def _after(buffer: Buffer) -> int:
+    """Length of the grapheme after the cursor."""
+    near = letters(buffer.document.text_after_cursor[:GRAPHEME_WINDOW])
+    return len(near[0]) if near else 0
+
+
+def tidy(pasted: str) -> str:
     """Pasted text without control characters."""
     plain = pasted.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ").strip("\n")
     return "".join(one for one in plain if one in f"\n{JOINERS}" or one.isprintable())
+
+
+# --- completions and history ---------------------------------------------------------------------
+
+
+class ChatCompleter(Completer):
+    """Completes commands, models and efforts; with Tab, also paths of files."""
+
+    def __init__(self) -> None:
+        self._paths = PathCompleter(expanduser=True)
+
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterable[Completion]:
+        text = document.text_before_cursor
+        command, space, rest = text.partition(" ")
+        if text.startswith(SLASH) and not space:
+            yield from _commands(text)
+        elif command in _CHOICES and " " not in rest:
+            yield from (
+                Completion(one, -len(rest)) for one in _CHOICES[command]() if one.startswith(rest)
+            )
+        elif complete_event.completion_requested:
+            word = text[len(text.rstrip()) :] or text.split()[-1] if text.split() else ""
+            path = Document("" if word.isspace() else word)
+            yield from self._paths.get_completions(path, complete_event)
+
+
+def _commands(text: str) -> Iterator[Completion]:
+    for name, about in COMMANDS.items():
+        if name.startswith(text[1:]):
+            shown = f"/{name} {about.takes}".rstrip()
+            yield Completion(f"/{name}", -len(text), display=shown, display_meta=about.does)
+
+
+_CHOICES: Final[dict[str, Callable[[], Iterable[str]]]] = {
+    "/model": model_names,
+    "/effort": lambda: EFFORTS,
+}
+
+
+def open_history(directory: str) -> History:
+    """Lines of earlier sessions, in a file that only the user can read."""
+    path = os.path.join(directory, "input.history")
+    try:
+        with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b") as file:
+            data = file.read()
+            if len(data) > MAX_HISTORY_BYTES:
+                file.seek(0)
+                file.write(data[data.find(b"\n# ", len(data) // 2) :])
+                file.truncate()
+    except OSError:  # no data directory, as with a server elsewhere
+        return InMemoryHistory()
+    return FileHistory(path)

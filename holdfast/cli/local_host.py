@@ -16,7 +16,7 @@ from holdfast.cli.serve_config import ServeConfig, resolve_config
 from holdfast.cli.settings import AgentSettings, HoldfastSettings, base_urls_of
 from holdfast.cli.target import name_of
 from holdfast.cli.telemetry import provider_keys
-from holdfast.config import ChatOptions, ServeOptions, default_model
+from holdfast.config import NAMED_BY_OPTION, ChatOptions, ServeOptions, default_model
 from holdfast.host import serving
 from holdfast.kernel.ports import Ports
 from holdfast.store.database import InUse
@@ -94,7 +94,8 @@ async def local_host(options: ChatOptions) -> AsyncIterator[LocalHost]:
         async with opened(config, ports) as db:
             agents = config.registry.agents
             async with serving(db, agents, ports=ports, worker=worker, observer=observer) as host:
-                yield LocalHost(host, name_of(config.database), who_answers(config))
+                named = NAMED_BY_OPTION if options.model else "its settings name it"
+                yield LocalHost(host, name_of(config.database), who_answers(config, named))
     except InUse as error:
         raise InUse(
             f"{str(error).partition(' (')[0]}: wait until it ends. With `holdfast serve` running, "
@@ -125,8 +126,8 @@ def _adapted(options: ChatOptions, settings: HoldfastSettings) -> HoldfastSettin
     return structs.replace(settings, agents={name: adapted(one) for name, one in named.items()})
 
 
-def who_answers(config: ServeConfig) -> str:
-    """The agent that answers by default, and its model."""
+def who_answers(config: ServeConfig, named: str = "its settings name it") -> str:
+    """The agent that answers by default, its model, and why; `named`: where a model was named."""
     first = next(iter(config.registry.agents.values()))
     model = getattr(first.model, "name", "")
     words = f"{first.name} answers with {model}"
@@ -134,6 +135,6 @@ def who_answers(config: ServeConfig) -> str:
         settings = config.settings.agents.get(first.name)
         _, reason = default_model(os.environ, base_urls_of(config.settings))
         if settings is not None and settings.model is not None:
-            reason = "it is the model chosen"
+            reason = named
         words += f" (not a language model: {reason})"
     return words

@@ -7,32 +7,37 @@ import io
 import os
 import re
 import signal
+import sys
 import termios
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Final
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Final, Literal
 
-from holdfast.cli.editor import Editor, InputEnded, InterruptPressed, LineEntered
-from holdfast.cli.terminal import DEFAULT_WIDTH, ERASE
-from holdfast.cli.wrap import cells, folded
+import anyio
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import (
+    ANSI,
+    AnyFormattedText,
+    StyleAndTextTuples,
+    to_formatted_text,
+)
+from prompt_toolkit.history import History, InMemoryHistory
+from prompt_toolkit.input import Input, create_input
+from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import FormattedTextControl
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from holdfast.cli.editor import key_bindings, line_editor
+from holdfast.cli.terminal import DEFAULT_WIDTH, ERASE, RESET, drop
+from holdfast.cli.wrap import folded
 from holdfast.kernel.escape import escape
 
 PROMPT: Final = "> "
 QUESTION_PROMPT: Final = "? "
-READ_SIZE: Final = 4096
-PASTE_ON: Final = "\x1b[?2004h"
-PASTE_OFF: Final = "\x1b[?2004l"
-_ORDER: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
-def column_after(column: int, text: str, width: int) -> int:
-    """Column of the cursor after writing a text from a column on. Pure.
-
-    At the end of a full line it is `width`: the next character starts another one.
-    """
-    _, turn, rest = _ORDER.sub("", text).replace("\r", "\n").rpartition("\n")
-    taken = cells(rest.replace("\t", " " * 8)) + (0 if turn else column)
-    return taken if taken <= width else (taken - 1) % width + 1
+MAX_UNFINISHED_ROWS: Final = 4
+"""Rows of the terminal that an unfinished line of output takes at most; it is cut at the start."""
+_STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class OutputAbove(io.TextIOBase):
@@ -57,63 +62,98 @@ class OutputAbove(io.TextIOBase):
             self._screen.write(held)
 
     def fileno(self) -> int:
-        return self._screen.output
+        return self._screen.descriptor
 
     def isatty(self) -> bool:
         return True
 
 
 class SplitScreen:
-    """The terminal. `next` returns typed lines, unless a question is open."""
+    """The terminal. `next` returns typed lines, unless a question is open.
 
-    def __init__(self, input: int, output: int, encoding: str = "utf-8") -> None:
-        self.output = output
-        self.above = OutputAbove(self, encoding)
-        self.editor = Editor()
+    Whole lines of output go to the terminal, above the editor. A line that is still growing is a
+    part of what the editor draws, so it can be drawn again at any width.
+    """
+
+    def __init__(
+        self,
+        input: Input,
+        output: Vt100_Output,
+        *,
+        keys: Literal["vi", "emacs"] = "emacs",
+        history: History | None = None,
+    ) -> None:
+        self._stdout = output.stdout
+        self.above = OutputAbove(self, self._stdout.encoding or "utf-8")
         self.on_stop: Callable[[], None] = lambda: None
         """Called when Ctrl-C is pressed, in order with the other keys."""
-        self._input = input
-        self._encoding = encoding
-        self._invite = ""
-        """Prompt of the line; empty: the line is shown once something is typed."""
-        self._column = 0
-        """Column where the output continues."""
-        self._turned = False
-        """Whether the output wrapped to the next line because one was full."""
-        self._drawn: int | None = None
-        """Output column to return to while the line is drawn; None: it is not."""
+        self._output = output
+        self._invited = False
+        """Whether the prompt is shown while nothing is typed."""
+        self._unfinished = ""
+        """The last line of output, which is still growing."""
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._answer: asyncio.Future[str | None] | None = None
+        session = line_editor(
+            self._prompt,
+            keys=keys,
+            bindings=key_bindings(self._entered, lambda: self._take(None), lambda: self.on_stop()),
+            history=history or InMemoryHistory(),
+            input=input,
+            output=output,
+        )
+        self._buffer, self._app = session.default_buffer, session.app
+        unfinished = Window(
+            FormattedTextControl(self._shown_unfinished), wrap_lines=True, dont_extend_height=True
+        )
+        below = ConditionalContainer(unfinished, Condition(lambda: bool(self._unfinished)))
+        focused = session.layout.current_window
+        self._app.layout = Layout(HSplit([below, session.layout.container]), focused)
 
-    @contextmanager
-    def open(self) -> Iterator[None]:
+    @classmethod
+    def of_terminal(cls, keys: Literal["vi", "emacs"], history: History) -> SplitScreen:
+        """The terminal of this process."""
+        output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
+        output.enable_cpr = False  # its answers would be typed into a program that starts later
+        return cls(create_input(sys.stdin), output, keys=keys, history=history)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
         """Read keys during the block. The terminal is always restored afterwards."""
+        self._invited = True
         loop = asyncio.get_running_loop()
-        before = termios.tcgetattr(self._input)
-        self._invite = PROMPT
-        self._ready()
-        loop.add_reader(self._input, self._typed)
-        loop.add_signal_handler(signal.SIGCONT, self._ready)
-        loop.add_signal_handler(signal.SIGWINCH, self.write, "")
+        loop.add_signal_handler(signal.SIGCONT, self._resumed)
+        editing = asyncio.create_task(self._edit())
         try:
             yield
         finally:
-            loop.remove_reader(self._input)
-            for number in (signal.SIGCONT, signal.SIGWINCH):
-                loop.remove_signal_handler(number)
-            self._put(self._hide() + PASTE_OFF)
-            with suppress(termios.error):  # the terminal may be closed
-                termios.tcsetattr(self._input, termios.TCSADRAIN, before)
+            loop.remove_signal_handler(signal.SIGCONT)
+            with anyio.CancelScope(shield=True):
+                if self._app.is_running and not self._app.is_done:
+                    self._app.exit()
+                await editing
+            if self._unfinished:
+                self.write("\n")
 
-    def _ready(self) -> None:
-        """Deliver keys as they are pressed, without echo."""
+    async def _edit(self) -> None:
+        try:
+            await self._app.run_async(handle_sigint=False, set_exception_handler=False)
+        except (EOFError, OSError):
+            self._closed()
+
+    def _closed(self) -> None:
+        """End the input: the terminal was closed."""
+        drop(self._stdout)
+        self._lines.put_nowait(None)
+
+    def _resumed(self) -> None:
+        """Take the terminal again after the process was stopped, unless Ctrl-Z has done that."""
         with suppress(termios.error):
-            now = termios.tcgetattr(self._input)
-            now[3] &= ~(termios.ICANON | termios.ECHO | termios.IEXTEN)
-            now[6][termios.VMIN], now[6][termios.VTIME] = 1, 0
-            now[6][termios.VINTR] = bytes([os.fpathconf(self._input, "PC_VDISABLE")])
-            termios.tcsetattr(self._input, termios.TCSANOW, now)
-        self._put(PASTE_ON + self._show())
+            if not termios.tcgetattr(self._app.input.fileno())[3] & termios.ICANON:
+                return
+            self._app.input.raw_mode().__enter__()
+            self._app.renderer.reset()
+            self._app.invalidate()
 
     # --- what is typed ---
 
@@ -121,24 +161,27 @@ class SplitScreen:
         """The next line; None at the end of the input."""
         return await self._lines.get()
 
-    def _typed(self) -> None:
-        try:
-            data = os.read(self._input, READ_SIZE)
-        except OSError:  # the terminal was closed
-            data = b""
-        if not data:
-            asyncio.get_running_loop().remove_reader(self._input)
-            self._lines.put_nowait(None)
-            return
-        for what in self.editor.feed(data):
-            match what:
-                case InterruptPressed():
-                    self.on_stop()
-                case InputEnded():
-                    self._take(None)
-                case LineEntered(text):
-                    self._take(text)
-        self.write("")
+    @property
+    def text(self) -> str:
+        """The line being typed."""
+        return self._buffer.text
+
+    def put(self, text: str) -> None:
+        """Replace the line with a text to be edited."""
+        self._buffer.text = text
+        self._buffer.cursor_position = len(text)
+
+    def clear(self) -> bool:
+        """Clear the line; returns whether there was anything."""
+        some = bool(self._buffer.text)
+        self._buffer.reset()
+        return some
+
+    def _entered(self, buffer: Buffer) -> None:
+        text = buffer.text
+        # An answer may be a secret, so it is not kept for recall.
+        buffer.reset(append_to_history=bool(text.strip()) and not self._asks)
+        self._take(text)
 
     def _take(self, line: str | None) -> None:
         """Use a line as the answer to an open question, unless it is a command."""
@@ -150,6 +193,10 @@ class SplitScreen:
             self.write(f"{QUESTION_PROMPT}{escape(line)}\n")
         answer.set_result(line)
 
+    @property
+    def _asks(self) -> bool:
+        return self._answer is not None and not self._answer.done()
+
     async def ask(self, question: str) -> str | None:
         """Write a question, and return the next line as its answer; None without one."""
         self._answer = asyncio.get_running_loop().create_future()
@@ -158,61 +205,65 @@ class SplitScreen:
             return await self._answer
         finally:
             self._answer = None
-            self.write("")
+            self._app.invalidate()
 
     def invite(self, wanted: bool) -> None:
-        """Set whether the line is shown even if nothing is typed."""
-        invite = PROMPT if wanted else ""
-        if invite != self._invite:
-            self._invite = invite
-            self.write("")
+        """Set whether the prompt is shown even if nothing is typed."""
+        if wanted != self._invited:
+            self._invited = wanted
+            self._app.invalidate()
 
     # --- what is shown ---
 
     def write(self, text: str) -> None:
         """Write as it is: text of others has to be escaped before."""
-        hidden = self._hide()
-        if text:
-            text = text.removeprefix("\n") if self._turned else text
-            self._turned = False
-        self._column = column_after(self._column, text, self._width)
-        self._put(hidden + text + self._show())
+        whole, newline, rest = (self._unfinished + text).rpartition("\n")
+        if newline:
+            rest = _style_after(whole) + rest
+            self._put("".join(f"{_last_version(line)}\n" for line in whole.split("\n")))
+        self._unfinished = _last_version(rest)
+        self._app.invalidate()
 
-    def _hide(self) -> str:
-        """The codes that erase the line and return the cursor to the output."""
-        column, self._drawn = self._drawn, None
-        if column is None:
-            return ""
-        return ERASE if column == 0 else f"{ERASE}\x1b[A\x1b[{column}C"
+    def _put(self, lines: str) -> None:
+        """Write whole lines above the editor."""
+        end = RESET if _style_after(lines) else ""
+        try:
+            if self._app.is_running:
+                self._app.renderer.erase()
+            self._output.write_raw(lines.replace("\n", "\r\n") + end)
+            self._output.flush()
+        except OSError:
+            self._closed()
 
-    def _show(self) -> str:
-        """The codes that draw the line below the output."""
-        front = (
-            QUESTION_PROMPT
-            if self._answer is not None and not self._answer.done()
-            else self._invite
-        )
-        if self._drawn is not None or not (front or self.editor.text):
-            return ""
-        down = "\n" if self._column else ""
-        if self._column >= self._width:
-            self._column, self._turned = 0, True  # where the next character would be
-        self._drawn = self._column
-        front = front or PROMPT
-        before, after = self.editor.shown(max(self._width - len(front) - 1, 1))
-        line = f"{front}{before}"
-        # Written again up to the cursor: terminals disagree on the width of emoji.
-        return f"{down}{ERASE}{line}" + (f"{after}\r{line}" if after else "")
+    def _prompt(self) -> str:
+        if self._asks:
+            return QUESTION_PROMPT
+        return PROMPT if self._invited or self._buffer.text else ""
+
+    def _shown_unfinished(self) -> AnyFormattedText:
+        shown: StyleAndTextTuples = []
+        room = MAX_UNFINISHED_ROWS * self._width
+        for style, text, *_ in reversed(to_formatted_text(ANSI(self._unfinished.expandtabs()))):
+            shown.insert(0, (style, text[-room:]))
+            room -= len(text)
+            if room <= 0:
+                break
+        return shown
+
+    @property
+    def descriptor(self) -> int:
+        return self._output.fileno()
 
     @property
     def _width(self) -> int:
-        try:
-            return os.get_terminal_size(self.output).columns or DEFAULT_WIDTH
-        except OSError:
-            return DEFAULT_WIDTH
+        return self._output.get_size().columns or DEFAULT_WIDTH
 
-    def _put(self, text: str) -> None:
-        data = text.encode(self._encoding, "replace")
-        with suppress(OSError):  # closed, which reading reports
-            while data:
-                data = data[os.write(self.output, data) :]
+
+def _last_version(line: str) -> str:
+    """What a line shows that was erased and rewritten."""
+    return line.rpartition(ERASE)[2]
+
+
+def _style_after(text: str) -> str:
+    """The codes of the styles that are on at the end of a text."""
+    return "".join(_STYLE.findall(text.rpartition(RESET)[2]))

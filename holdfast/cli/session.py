@@ -73,14 +73,15 @@ class ChatSession:
     async def go(self, chat: AnyChat | None, prompt: Prompt | None) -> int:
         """Run until the user leaves; returns the exit code."""
         async with anyio.create_task_group() as self._group:
-            with _on(self._signals()), self._screen.open():
-                self._group.start_soon(self._tick)
-                self._group.start_soon(self._interrupt)
-                try:
-                    await self._talk(chat, prompt)
-                finally:
-                    self._view.end()
-                    self._group.cancel_scope.cancel()
+            with _on(self._signals()):
+                async with self._screen.open():
+                    self._group.start_soon(self._tick)
+                    self._group.start_soon(self._interrupt)
+                    try:
+                        await self._talk(chat, prompt)
+                    finally:
+                        self._view.end()
+                        self._group.cancel_scope.cancel()
         return self._code
 
     async def _talk(self, chat: AnyChat | None, prompt: Prompt | None) -> None:
@@ -94,9 +95,8 @@ class ChatSession:
                 await self._take(line)
             except HoldfastError as error:
                 self._warn(str(error))
-                if not self._screen.editor.text:
-                    self._screen.editor.put(line)  # to be edited or sent again
-                    self._screen.write("")
+                if not self._screen.text:
+                    self._screen.put(line)  # to be edited or sent again
 
     async def _take(self, line: str) -> None:
         command = parse_line(line)
@@ -358,9 +358,9 @@ class ChatSession:
 
     def _ctrl_c(self) -> None:
         """Clear the input; else stop the turn; the second time, exit."""
-        if self._screen.editor.clear():
-            self._screen.write("")
-        elif self._warned:
+        if self._screen.clear():
+            return
+        if self._warned:
             self._leave(ExitCode.INTERRUPTED)
         else:
             self._warned = True

@@ -49,6 +49,8 @@ class Glass:
             self._row += 1
         elif character == "\r":
             self._column = 0
+        elif character == "\b":
+            self._column = max(0, self._column - 1)
         else:
             if self._column == self._columns:
                 self._row, self._column = self._row + 1, 0
@@ -66,12 +68,17 @@ class Glass:
         match order:
             case "K":
                 del self._rows[self._row][self._column :]
+            case "J":
+                del self._rows[self._row][self._column :]
+                del self._rows[self._row + 1 :]
             case "A":
                 self._row -= int(number or 1)
+            case "B":
+                self._row += int(number or 1)
             case "C":
                 self._column = min(self._column + int(number or 1), self._columns - 1)
             case "D":
-                self._column -= int(number or 1)
+                self._column = max(0, self._column - int(number or 1))
             case "m" | "h" | "l":
                 pass
             case _:
@@ -138,11 +145,12 @@ def sitting_at(home: Path, *argv: str, columns: int = 100, **environ: str) -> It
     hands, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     clean = {k: v for k, v in os.environ.items() if not any(part in k for part in HIDDEN)}
+    clean = {**clean, "TERM": "xterm", "HOLDFAST_HOME": str(home), "HOLDFAST_KEYS": "emacs"}
     clean.pop("COLUMNS", None)
     child = subprocess.Popen(
         [sys.executable, "-W", "error", "-m", "holdfast", *argv],
         cwd=home,
-        env={**clean, "TERM": "xterm", "HOLDFAST_HOME": str(home), **environ},
+        env={**clean, **environ},
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,

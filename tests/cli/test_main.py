@@ -129,6 +129,18 @@ def test_what_needs_no_verb_imports_nothing_slow(argv: list[str]) -> None:
     assert slow.isdisjoint(done.stderr.split())
 
 
+def test_only_a_chat_at_a_terminal_imports_the_line_editor() -> None:
+    report = (
+        "import sys; from holdfast.cli.main import main\n"
+        "main(['run', '-m', 'demo', '--no-tools', 'hi']); import holdfast.cli.chat\n"
+        "print('prompt_toolkit' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", report], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.endswith("False\n")
+
+
 # --- When nobody can read it --------------------------------------------------------------------
 
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")

@@ -5,130 +5,164 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TextIO
 
 import pytest
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.output.vt100 import Vt100_Output
 
-from holdfast.cli.screen import SplitScreen, column_after
-from tests.cli.person import Glass
-
-WIDTH = 80
-"""Of a terminal that does not say."""
-
-
-@pytest.mark.parametrize(
-    ("column", "text", "after"),
-    [
-        (0, "", 0),
-        (3, "", 3),
-        (3, "abc", 6),
-        (3, "ab\nc", 1),
-        (3, "ab\n", 0),
-        (9, "\r\x1b[Kab", 2),
-        (0, "\x1b[1;31mab\x1b[0m", 2),
-        (0, "你好", 4),
-        (0, "x" * 20, 20),
-        (0, "x" * 21, 1),
-        (18, "xxx", 1),
-    ],
-)
-def test_the_column_of_the_cursor_is_known(column: int, text: str, after: int) -> None:
-    assert column_after(column, text, 20) == after
+from holdfast.cli.screen import SplitScreen
+from holdfast.cli.terminal import ERASE, RESET
+from tests.cli.typing_at import WIDTH, Terminal, typing_at
 
 
-def shown(act: Callable[[SplitScreen], None]) -> str:
+def shown(act: Callable[[Terminal], Awaitable[None]]) -> str:
     """What stands on a terminal after all that."""
 
-    reading, writing = os.pipe()
+    async def go() -> str:
+        async with typing_at() as terminal:
+            await act(terminal)
+            return await terminal.shows()
 
-    async def go() -> None:
-        screen = SplitScreen(0, writing)
-        screen.invite(True)
-        act(screen)
-
-    asyncio.run(go())
-    os.close(writing)
-    glass = Glass(WIDTH)
-    with open(reading, encoding="utf-8", newline="") as end:
-        glass.feed(end.read().replace("\n", "\r\n"))
-    return str(glass)
+    return asyncio.run(go())
 
 
-def test_the_cursor_is_where_it_is_however_wide_the_terminal_makes_an_emoji() -> None:
-    reading, writing = os.pipe()
-
-    async def go() -> None:
-        screen = SplitScreen(0, writing)
-        list(screen.editor.feed("a👍🏽bc\x1b[D\x1b[D".encode()))
-        screen.write("")
-
-    asyncio.run(go())
-    os.close(writing)
-    with open(reading, encoding="utf-8", newline="") as end:
-        assert end.read().endswith("> a👍🏽bc\r> a👍🏽")
-
-
-def typing(*pieces: str) -> Callable[[SplitScreen], None]:
+def typing(*pieces: str) -> Callable[[Terminal], Awaitable[None]]:
     """Each piece is written, and a character typed behind it."""
 
-    def act(screen: SplitScreen) -> None:
+    async def act(terminal: Terminal) -> None:
         for piece in pieces:
-            screen.write(piece)
-            list(screen.editor.feed(b"x"))
-
-        screen.write("")
+            terminal.screen.write(piece)
+            await terminal.types("x")
 
     return act
 
 
-@pytest.mark.parametrize(
-    "pieces",
-    [
-        ["one ", "two ", "three"],
-        ["one\n", "two", "\n", "three\n"],
-        ["· waiting…", "\r\x1b[K· waiting… 1 s", "\r\x1b[K", "done\n"],
-        ["x" * (WIDTH - 1), "y", "z"],
-        ["x" * WIDTH, "\n", "y"],
-        ["x" * (WIDTH + 1), "y", "\n\n", "z"],
-    ],
-)
-def test_a_line_below_does_not_disturb_what_is_written_above(pieces: list[str]) -> None:
-    def plain(screen: SplitScreen) -> None:
-        screen.invite(False)
-        screen.write("".join(pieces))
+PIECES = [
+    (["one ", "two ", "three"], "one two three"),
+    (["one\n", "two", "\n", "three\n"], "one\ntwo\nthree"),
+    (["· waiting…", f"{ERASE}· waiting… 1 s", ERASE, "done\n"], "done"),
+    (["· waiting…", f"{ERASE}one\n\n", "two"], "one\n\ntwo"),
+    (["x" * (WIDTH - 1), "y", "z"], "x" * (WIDTH - 1) + "y\nz"),
+    (["x" * WIDTH, "\n", "y"], "x" * WIDTH + "\ny"),
+    (["x" * (WIDTH + 1), "y", "\n\n", "z"], "x" * WIDTH + "\nxy\n\nz"),
+    (["\x1b[1;31mab", f"c\n{RESET}d"], "abc\nd"),
+]
 
-    above, _, line = shown(typing(*pieces)).rpartition("\n")
-    assert line == "> " + "x" * len(pieces)
-    assert above.rstrip() == shown(plain).rstrip()
+
+@pytest.mark.parametrize(("pieces", "above"), PIECES)
+def test_a_line_below_does_not_disturb_what_is_written_above(pieces: list[str], above: str) -> None:
+    assert shown(typing(*pieces)) == f"{above}\n> {'x' * len(pieces)}"
 
 
 def test_the_line_is_there_when_it_is_invited_or_something_is_typed() -> None:
-    assert shown(lambda screen: screen.write("a\n")) == "a\n>"
+    async def idle(terminal: Terminal) -> None:
+        terminal.screen.write("a\n")
 
-    def busy(screen: SplitScreen) -> None:
-        screen.invite(False)
-        screen.write("a")
+    assert shown(idle) == "a\n>"
 
-    assert shown(busy) == "a"
+    async def busy(terminal: Terminal) -> None:
+        terminal.screen.invite(False)
+        terminal.screen.write("a")
 
-    def typed(screen: SplitScreen) -> None:
-        busy(screen)
-        list(screen.editor.feed(b"hm"))
-        screen.write("b")
+    assert shown(busy) == "a\n"
+
+    async def typed(terminal: Terminal) -> None:
+        await busy(terminal)
+        await terminal.types("hm")
+        terminal.screen.write("b")
 
     assert shown(typed) == "ab\n> hm"
 
 
-def test_a_question_is_answered_by_what_is_typed_next_and_commands_are_none() -> None:
-    async def go() -> tuple[str | None, str | None]:
-        ours, theirs = pty.openpty()
-        try:
-            screen = SplitScreen(theirs, theirs)
-            with screen.open():
-                os.write(ours, b"/help\ryes\r")
-                return await screen.ask("Allow?"), await screen.next()
-        finally:
-            os.close(ours)
-            os.close(theirs)
+def test_a_style_goes_on_in_the_next_line_and_not_in_what_is_typed() -> None:
+    async def go() -> str:
+        async with typing_at() as terminal:
+            terminal.screen.write("\x1b[1mone\ntwo\n")
+            await terminal.settles()
+            terminal.screen.write(f"three{RESET} four\n")
+            return terminal.written.getvalue()
 
-    assert asyncio.run(go()) == ("yes", "/help")
+    written = asyncio.run(go())
+    assert f"\x1b[1mone\r\ntwo\r\n{RESET}" in written
+    assert f"\x1b[1mthree{RESET} four\r\n" in written
+
+
+def test_an_unfinished_line_stays_when_the_session_ends() -> None:
+    async def go() -> str:
+        async with typing_at() as terminal:
+            await terminal.types("hm")
+            terminal.screen.write("half")
+        return await terminal.shows()
+
+    assert asyncio.run(go()) == "half\n"
+
+
+def test_of_a_very_long_unfinished_line_the_end_is_shown_and_in_the_end_all_of_it() -> None:
+    async def go() -> tuple[str, str]:
+        async with typing_at() as terminal:
+            terminal.screen.write("start " + "x" * 60 * WIDTH + " end")
+            before = await terminal.shows()
+            terminal.screen.write("\n")
+            return before, await terminal.shows()
+
+    before, after = asyncio.run(go())
+    assert before.replace("\n", "").endswith("x end>")
+    assert before.count("\n") < 8
+    assert after.startswith("start xxx")
+    assert after.replace("\n", "").endswith("x end>")
+
+
+def test_what_is_typed_is_drawn_again_at_another_width() -> None:
+    async def act(terminal: Terminal) -> None:
+        terminal.screen.write("half a line")
+        await terminal.types("some words that were typed")
+        terminal.written.truncate(terminal.written.seek(0))
+        terminal.written.write("\n\n")  # the rows that it takes
+        terminal.width = 20
+        terminal.screen._app._on_resize()
+
+    assert shown(act).strip() == "half a line\n> some words that we\n  re typed"
+
+
+def test_a_question_is_answered_by_what_is_typed_next_and_commands_are_none() -> None:
+    async def go() -> tuple[str | None, str | None, str]:
+        async with typing_at() as terminal:
+            asked = asyncio.ensure_future(terminal.screen.ask("Allow?"))
+            await terminal.types("/help\r")
+            before = await terminal.shows()
+            await terminal.types("yes\r")
+            return await asked, await terminal.screen.next(), before
+
+    answer, command, before = asyncio.run(go())
+    assert (answer, command) == ("yes", "/help")
+    assert before.endswith("Allow?\n?")
+
+
+def test_a_question_that_is_withdrawn_leaves_the_line_to_others() -> None:
+    async def go() -> str | None:
+        async with typing_at() as terminal:
+            asked = asyncio.ensure_future(terminal.screen.ask("Allow?"))
+            await terminal.settles()
+            asked.cancel()
+            await terminal.types("yes\r")
+            return await terminal.screen.next()
+
+    assert asyncio.run(go()) == "yes"
+
+
+def test_a_terminal_that_is_closed_ends_the_input() -> None:
+    async def go(stdin: TextIO, stdout: TextIO) -> str | None:
+        output = Vt100_Output(stdout, lambda: Size(24, WIDTH), term="xterm")
+        output.enable_cpr = False
+        screen = SplitScreen(Vt100Input(stdin), output)
+        async with screen.open():
+            os.close(ours)
+            screen.write("a line\n")
+            return await screen.next()
+
+    ours, theirs = pty.openpty()
+    with open(theirs, closefd=False) as stdin, os.fdopen(theirs, "w") as stdout:
+        assert asyncio.run(go(stdin, stdout)) is None
