@@ -131,6 +131,8 @@ class ChatTarget:
     database: str | None = None
     serve_database: str | None = None
     """`HOLDFAST_DATABASE`, for a verb that prefers a running server to the database."""
+    listen_url: str | None = None
+    """`HOLDFAST_LISTEN_URL`: the database URL for LISTEN that bypasses a pooler."""
     settings: str | None = None
     """Path of the settings file."""
     listen: str | None = None
@@ -318,6 +320,7 @@ def _where(
         token=arguments.token or _set(environ, "HOLDFAST_TOKEN"),
         database=named or (database if prefers_database else None),
         serve_database=database,
+        listen_url=_set(environ, "HOLDFAST_LISTEN_URL"),
         settings=settings_file(arguments, environ),
         listen=_set(environ, "HOLDFAST_LISTEN"),
         data=data_directory(environ),

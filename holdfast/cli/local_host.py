@@ -84,7 +84,11 @@ async def local_host(options: ChatOptions) -> AsyncIterator[LocalHost]:
     """
     where = options.where
     serve = ServeOptions(
-        settings=where.settings, database=where.serve_database, data=where.data, api=False
+        settings=where.settings,
+        database=where.serve_database,
+        listen_url=where.listen_url,
+        data=where.data,
+        api=False,
     )
     config, ports = resolve_config(serve, os.environ, partial(_adapted, options)), Ports()
     worker = config.settings.worker
