@@ -92,12 +92,9 @@ async def stream_answer(
             if reply.status != 200 or _is_no_stream(reply):
                 body = await _read(reply, MAX_ERROR_BODY, partly=reply.status != 200)
                 raise response_error(call.url, reply.status, reply.headers, body, codes)
-            chunks, patience = reply.chunks(), TRAILER_TIMEOUT
+            chunks, timeout = reply.chunks(), TRAILER_TIMEOUT
             while True:
-                if decoder.complete:
-                    data = await _soon(chunks, patience)
-                else:
-                    data = await anext(chunks, None)
+                data = await (_soon(chunks, timeout) if decoder.complete else anext(chunks, None))
                 if data is None:
                     break
                 deltas, failure = _decode(decoder, events.feed(data))
@@ -113,16 +110,8 @@ async def stream_answer(
                 if not deltas and b"\n" in data:
                     yield PING
                 if deltas and type(deltas[-1]) is Finished:
-                    patience = CLOSE_TIMEOUT
-        last, failure = _decode(decoder, list(filter(_is_whole, events.end())))
-        if failure is not None:
-            raise failure
-        last += decoder.end()
-        if not decoder.complete and not last:
-            failure = unframed_error(events.unframed, codes)
-            if failure is not None:
-                raise failure
-            last = _counted(decoder)
+                    timeout = CLOSE_TIMEOUT
+        last = _last_deltas(decoder, events, codes)
     except ProviderError as error:
         context_limits.report_limit(http, call.url, call.model, error)
         last = decoder.end() if error.kind in CONNECTION_ERRORS else []
@@ -132,6 +121,20 @@ async def stream_answer(
             raise
     for delta in last:
         yield delta
+
+
+def _last_deltas(decoder: AnswerDecoder, events: EventParser, codes: ErrorCodes) -> list[Delta]:
+    """The deltas at the end of a stream. Raises an error that was written into it."""
+    deltas, failure = _decode(decoder, list(filter(_is_whole, events.end())))
+    if failure is not None:
+        raise failure
+    deltas += decoder.end()
+    if decoder.complete or deltas:
+        return deltas
+    failure = unframed_error(events.unframed, codes)
+    if failure is not None:
+        raise failure
+    return _counted(decoder)
 
 
 async def _soon(chunks: AsyncIterator[bytes], seconds: float) -> bytes | None:

@@ -208,8 +208,8 @@ def test_options_of_a_provider_are_checked_although_no_agent_asks_it(tmp_path: P
         "providers.openai.headers: headers are a list: use {name: value}",
         "providers.azure.headers: the header X-Team has to be text in one line",
         "providers.azure.environ: unknown option: use base_url, headers, profile, chain",
-        "providers.azure.profile: a profile has no field windw: use window, max_output, price, efforts, "
-        "files, sampling, structured, options",
+        "providers.azure.profile: a profile has no field windw: use window, max_output, price, "
+        "efforts, files, sampling, structured, options",
         "providers.ollama.base_url: base_url is not an address: use http(s)://host/path",
     ]
 
