@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from holdfast.chat.client_tools import (
+    ClientTool as ClientTool,
+)
 from holdfast.chat.queries import (
     Spent as Spent,
 )

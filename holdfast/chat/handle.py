@@ -17,6 +17,7 @@ from msgspec import UNSET, UnsetType
 from holdfast.agent import Agent, Resolution
 from holdfast.chat import export, queries
 from holdfast.chat.change_feed import Feed
+from holdfast.chat.client_tools import ClientTool, check_client_tools
 from holdfast.chat.errors import ChatArchived, InvalidInput, NothingWaits
 from holdfast.chat.export import Format
 from holdfast.chat.files import find_data
@@ -345,6 +346,7 @@ class Chat:
             model=source.model,
             effort=source.effort,
             workspace=source.workspace if share_workspace else None,
+            client_tools=source.client_tools or (),
         )
         body = (number, new_chat.message, title, share_workspace)
         row = await self._operations.fork(self.id, number, new_chat, self._key(key, "fork", body))
@@ -410,9 +412,13 @@ class Chat:
         labels: Mapping[str, str] | UnsetType = UNSET,
         model: str | UnsetType | None = UNSET,
         effort: Effort | UnsetType | None = UNSET,
+        client_tools: Sequence[ClientTool] | UnsetType = UNSET,
         key: str | None = None,
     ) -> Snapshot:
-        """Change the given settings together. None selects the agent's own model or effort."""
+        """Change the given settings together. None selects the agent's own model or effort.
+
+        `client_tools` replace all tools that were declared for this chat, from the next step on.
+        """
         changes: dict[str, Any] = {}
         if labels is not UNSET:
             changes["labels"] = labels_of(labels)
@@ -420,8 +426,13 @@ class Chat:
             changes["model"] = model
         if effort is not UNSET:
             changes["effort"] = effort
+        if client_tools is not UNSET:
+            agent = self._context.agent(self.agent)
+            changes["client_tools"] = check_client_tools(agent, client_tools)
         if not changes:
-            raise InvalidInput("there is nothing to change: give labels, model or effort")
+            raise InvalidInput(
+                "there is nothing to change: give labels, model, effort or client_tools"
+            )
         self._context.check_choice(self.agent, changes.get("model"), changes.get("effort"))
         request_key = self._key(key, "update", (changes,))
         return snapshot_of(await self._operations.update(self.id, changes, request_key))

@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 from holdfast.agent import Agent
 from holdfast.chat import queries
 from holdfast.chat.change_feed import Feed
+from holdfast.chat.client_tools import ClientTool, check_client_tools
 from holdfast.chat.errors import ChatNotFound, InvalidInput
 from holdfast.chat.export import Exported, FileLine, parse
 from holdfast.chat.files import REF_PREFIX, add_file, refs_in, with_refs
@@ -53,12 +54,15 @@ class Host:
         owner: str = "",
         model: str | None = None,
         effort: Effort | None = None,
+        client_tools: Sequence[ClientTool] = (),
         key: str | None = None,
     ) -> Chat:
         """Create a chat; without a prompt it waits for its first message.
 
-        `agent` is the name of an agent, the first by default. With a `key` the chat is created
-        once, however often this is called: the same key of the same owner returns the same chat.
+        `agent` is the name of an agent, the first by default. `client_tools` are additional tools
+        of this chat: each call waits until `resolve` gives its result. With a `key` the chat is
+        created once, however often this is called: the same key of the same owner returns the same
+        chat.
         """
         name = self._context.agent(agent).name
         self._context.check_choice(name, model, effort)
@@ -71,8 +75,12 @@ class Host:
             labels=labels_of(labels or {}),
             model=model,
             effort=effort,
+            client_tools=check_client_tools(self._context.agent(agent), client_tools),
         )
+        body: tuple[object, ...]
         body = (new_chat.agent, new_chat.message, new_chat.title, new_chat.labels, model, effort)
+        if client_tools:
+            body = (*body, new_chat.client_tools)
         return Chat(
             self._context,
             await self._context.operations.create(new_chat, key_of(owner, key, "create", body)),

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, Union
 
 from msgspec import Struct, structs
 
+from holdfast.chat.client_tools import ClientTool
 from holdfast.chat.errors import Corrupt, InvalidInput
 from holdfast.kernel.decide import Approved, AwaitingAction, CallState, Recorded, Started
 from holdfast.kernel.errors import Failure, FormatError
@@ -89,6 +90,8 @@ class ChatRow(Struct, frozen=True, kw_only=True):
     model: str | None
     effort: str | None
     workspace: str | None
+    client_tools: tuple[ClientTool, ...] | None
+    """Tools that the client of the chat declared; None if there are none."""
     rules: tuple[Rule, ...]
     parent_id: str | None
     root_id: str
@@ -128,6 +131,7 @@ SELECT_CHAT: Final = f"SELECT {', '.join(CHAT_COLUMNS)} FROM chats"
 JSON_COLUMNS: Final[Mapping[str, Any]] = {
     "labels": dict[str, str],
     "rules": tuple[Rule, ...],
+    "client_tools": tuple[ClientTool, ...],
     "error": Failure,
     "retry": PendingRetry,
     "outcome": TurnOutcome,

@@ -51,6 +51,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     """Name of the model; None for the agent's own."""
     effort: str | None
     workspace: str | None
+    client_tools: tuple[str, ...] = ()
+    """Names of the tools that the client of the chat declared."""
     rules: tuple[Rule, ...]
     """Calls that are allowed in this chat without asking."""
     parent_id: str | None
@@ -221,6 +223,7 @@ def _since(row: ChatRow) -> int:
 def snapshot_of(row: ChatRow, stranded: bool = False) -> Snapshot:
     """Convert a row to a snapshot."""
     values: dict[str, Any] = {name: getattr(row, name) for name in ROW_FIELDS}
+    values["client_tools"] = tuple(tool.name for tool in row.client_tools or ())
     return Snapshot(**values, stranded=stranded)
 
 

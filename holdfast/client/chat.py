@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import anyio
 from msgspec import UNSET, Struct, UnsetType
 
 from holdfast.agent import Resolution
+from holdfast.chat.client_tools import ClientTool
 from holdfast.chat.errors import ChatArchived, ChatNotFound, InvalidInput, NotArchived, NothingWaits
 from holdfast.chat.export import Format, parse
 from holdfast.chat.handle import check_limit, labels_of, title_of
@@ -251,13 +252,17 @@ class RemoteChat:
         labels: Mapping[str, str] | UnsetType = UNSET,
         model: str | UnsetType | None = UNSET,
         effort: Effort | UnsetType | None = UNSET,
+        client_tools: Sequence[ClientTool] | UnsetType = UNSET,
         key: str | None = None,
     ) -> Snapshot:
         """Change the given values together. None for a model or an effort: the agent's own."""
         values: dict[str, Any] = {"labels": labels, "model": model, "effort": effort}
+        values["client_tools"] = client_tools
         changes = {name: value for name, value in values.items() if value is not UNSET}
         if not changes:
-            raise InvalidInput("there is nothing to change: give labels, model or effort")
+            raise InvalidInput(
+                "there is nothing to change: give labels, model, effort or client_tools"
+            )
         if "labels" in changes:
             changes["labels"] = labels_of(changes["labels"])
         check_effort(changes.get("effort"))

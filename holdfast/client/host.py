@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 
+from holdfast.chat.client_tools import ClientTool
 from holdfast.chat.errors import ChatNotFound
 from holdfast.chat.export import parse
 from holdfast.chat.handle import check_limit, labels_of, title_of
@@ -47,6 +48,7 @@ class RemoteHost:
         owner: str = "",
         model: str | None = None,
         effort: Effort | None = None,
+        client_tools: Sequence[ClientTool] = (),
         key: str | None = None,
     ) -> RemoteChat:
         """Create a chat; without a prompt it waits for its first message.
@@ -63,6 +65,7 @@ class RemoteHost:
             labels=labels_of(labels or {}),
             model=model,
             effort=effort,
+            client_tools=list(client_tools) or None,
         )
         snapshot = await self._transport.change("POST", "/chats", Snapshot, body, key=key)
         return RemoteChat(self._transport, snapshot)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias, Union
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, Union
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from holdfast.chat import files
+from holdfast.chat.client_tools import ClientTool
 from holdfast.kernel.messages import File, Part, Prompt, Source, Text
 from holdfast.server.problem import BadBody
 from holdfast.store.database import Tx
@@ -43,6 +44,25 @@ CursorText: TypeAlias = Annotated[
 
 class RequestStruct(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request body or query; unknown fields are refused by name."""
+
+
+class ClientToolBody(RequestStruct, frozen=True):
+    """A tool that the client runs itself, by answering actions."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
+    description: Annotated[str, Meta(max_length=20_000)] = ""
+    schema: dict[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    """JSON schema of the arguments."""
+    timeout: Annotated[float, Meta(gt=0, le=31_536_000)] | None = None
+    """Seconds that a call waits for its result; None: no limit."""
+
+
+ClientTools: TypeAlias = Annotated[tuple[ClientToolBody, ...], Meta(max_length=64)]
+
+
+def client_tools_of(tools: Sequence[ClientToolBody]) -> tuple[ClientTool, ...]:
+    """The client tools of a request."""
+    return tuple(ClientTool(one.name, one.description, one.schema, one.timeout) for one in tools)
 
 
 class TaggedRequestStruct(RequestStruct, frozen=True, tag_field="type"):

@@ -41,7 +41,8 @@ class CallJournal:
         in_background: Callable[..., Any],
         observer: ChatObserver,
     ) -> None:
-        self._agent = agent
+        self._ports = agent.ports
+        self._tools: dict[str, Tool] = dict(agent.toolset)
         self._fenced = fenced
         self._screen = screen
         self._stop_step = stop_step
@@ -59,6 +60,11 @@ class CallJournal:
         """Internal errors that prevented a call from starting."""
         self._recording: set[str] = set()
         self._all_recorded: asyncio.Future[None] | None = None
+
+    def use_tools(self, toolset: Mapping[str, Tool]) -> None:
+        """Use other tools from now on: those of the chat have changed."""
+        self._tools.clear()
+        self._tools.update(toolset)
 
     # --- the batch ---
 
@@ -132,7 +138,7 @@ class CallJournal:
         return row.epoch == self._fenced.chat.epoch and row.call_id not in self._reached
 
     def _tool(self, name: str) -> Tool | None:
-        return self._agent.toolset.get(name)
+        return self._tools.get(name)
 
     def allowed_by_rule(self, action: Action) -> bool:
         """Return whether a rule of the chat allows this call; no rule allows a re-run."""
@@ -166,7 +172,7 @@ class CallJournal:
                 asked=None if row is None else row.asked,
                 approved=None if row is None else row.approved,
                 epoch=fenced.chat.epoch,
-                started_at=self._agent.ports.now(),
+                started_at=self._ports.now(),
             )
             try:
                 await fenced.write(runner.start_calls, [started_row])

@@ -344,7 +344,7 @@ class Runner:
         self._end_if_stopped()
         if fenced.journal_stale:
             await fenced.catch_up()
-        self._agent = self._agent.follow(fenced.chat)
+        self._follow_settings()
         turn, rules = fenced.history.turn, self._agent.prepared.rules
         facts = Facts(
             fenced.steering,
@@ -381,6 +381,13 @@ class Runner:
             case _:
                 assert_never(decision)
         return True
+
+    def _follow_settings(self) -> None:
+        """Use what the chat sets now: its model, effort and client tools."""
+        agent = self._agent.follow(self._fenced.chat)
+        if agent is not self._agent:
+            self._agent = agent
+            self._journal.use_tools(agent.agent.toolset)
 
     def _end_if_stopped(self) -> None:
         if self._scope.interruption.requested:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias, Union
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.chat.client_tools import ClientTool
 from holdfast.chat.errors import (
     ChatArchived,
     ChatNotFound,
@@ -73,6 +74,7 @@ class NewChat(Struct, frozen=True, kw_only=True):
     model: str | None = None
     effort: str | None = None
     workspace: str | None = None
+    client_tools: tuple[ClientTool, ...] = ()
 
 
 async def create(tx: Tx, new_chat: NewChat) -> ChatRow:
@@ -126,6 +128,7 @@ async def _write(
         "model": new_chat.model,
         "effort": new_chat.effort,
         "workspace": new_chat.workspace,
+        "client_tools": encode(new_chat.client_tools).decode() if new_chat.client_tools else None,
         "parent_id": None if parent is None else parent.id,
         "root_id": new_chat.id if parent is None else parent.root_id,
         "spawned_by": spawned_by,

@@ -57,7 +57,7 @@ SENDS: Final[Mapping[Deliver, Transition]] = {
 }
 
 
-UPDATABLE: Final = frozenset({"title", "labels", "model", "effort", "rules"})
+UPDATABLE: Final = frozenset({"title", "labels", "model", "effort", "rules", "client_tools"})
 
 
 class Sent(Struct, frozen=True):
@@ -398,7 +398,7 @@ async def continue_if_possible(locked: LockedChat) -> None:
 
 
 async def update(tx: Tx, chat_id: str, changes: Mapping[str, Any]) -> ChatRow:
-    """Change title, labels, model, effort or rules; all or nothing."""
+    """Change title, labels, model, effort, rules or client tools; all or nothing."""
     locked = await begin(tx, chat_id, Transition.UPDATE)
     if unknown_columns := sorted(changes.keys() - UPDATABLE):
         raise InvalidInput(
@@ -408,6 +408,8 @@ async def update(tx: Tx, chat_id: str, changes: Mapping[str, Any]) -> ChatRow:
         check_text(name, changes.get(name))
     if "title" in changes:
         locked.set(titled_by="person" if changes["title"] is not None else None)
+    if "client_tools" in changes:
+        changes = {**changes, "client_tools": changes["client_tools"] or None}
     locked.set(**changes)
     return await locked.close()
 

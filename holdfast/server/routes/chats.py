@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from holdfast.chat import search
+from holdfast.chat.client_tools import check_client_tools
 from holdfast.chat.handle import labels_of, title_of
 from holdfast.chat.listing import (
     ChatFilter,
@@ -30,6 +31,7 @@ from holdfast.server.problem import BadBody, BadRequest
 from holdfast.server.request_types import (
     MAX_SAFE_INTEGER,
     ChatLabels,
+    ClientTools,
     CursorText,
     Id,
     Limit,
@@ -38,6 +40,7 @@ from holdfast.server.request_types import (
     PromptBody,
     RequestStruct,
     Title,
+    client_tools_of,
     prompt_of,
 )
 from holdfast.store.database import Tx
@@ -54,6 +57,9 @@ class CreateChat(RequestStruct, frozen=True):
     labels: ChatLabels = field(default_factory=dict)
     model: ModelName | None = None
     effort: Effort | None = None
+    client_tools: ClientTools = ()
+    """Additional tools of this chat. Each call of one becomes a pending action of kind `client`,
+    which a client answers with its result."""
 
 
 @operation("POST", "/chats", "Create a chat", status=201)
@@ -66,6 +72,7 @@ async def create_chat(call: ApiCall, body: CreateChat) -> ReaderChat:
         owner=call.user,
         model=body.model,
         effort=body.effort,
+        client_tools=client_tools_of(body.client_tools),
         key=call.key,
     )
     return for_reader(chat.first)
@@ -179,16 +186,22 @@ class ChangeChat(RequestStruct, frozen=True):
     model: ModelName | UnsetType | None = UNSET
     """New model; None: the agent's own."""
     effort: Effort | UnsetType | None = UNSET
+    client_tools: ClientTools | UnsetType = UNSET
+    """Tools that replace all that were declared for this chat, from its next step on."""
 
 
 @operation("PATCH", "/chats/{chat}", "Change a chat: all given fields, or none")
 async def change_chat(call: ApiCall, chat: Id, body: ChangeChat) -> ReaderChat:
     changes = _changes(body)
-    if not changes and body.archived is UNSET and body.pinned is UNSET:
+    unchanged = (body.archived, body.pinned, body.client_tools)
+    if not changes and all(value is UNSET for value in unchanged):
         fields = ", ".join(ChangeChat.__struct_fields__)
         raise BadBody(f"there is nothing to change: send one of {fields}")
     agent = (await call.server.host.chat(chat)).agent
     call.server.host.check_choice(agent, changes.get("model"), changes.get("effort"))
+    if body.client_tools is not UNSET:
+        declared = client_tools_of(body.client_tools)
+        changes["client_tools"] = check_client_tools(call.server.host.agent(agent), declared)
 
     async def change(tx: Tx) -> ReaderChat:
         row = await _change(tx, await read_chat(tx, chat), changes, body.archived)

@@ -145,6 +145,7 @@ export interface Schemas {
     pinned?: boolean;
     model?: string | null;
     effort?: "high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh" | null;
+    client_tools?: Array<Schemas["ClientToolBody"]>;
   };
   /** Changes of a user; None keeps a value. */
   ChangeUser: {
@@ -192,6 +193,15 @@ export interface Schemas {
     /** @default 0 */
     context_tokens?: number;
   };
+  /** A tool that the client runs itself, by answering actions. */
+  ClientToolBody: {
+    name: string;
+    /** @default "" */
+    description?: string;
+    schema?: Record<string, unknown>;
+    /** @default null */
+    timeout?: number | null;
+  };
   /** The history is being summarized. An empty `delta` marks a new attempt at the summary. */
   Compacting: {
     type: "compacting";
@@ -213,6 +223,8 @@ export interface Schemas {
     model?: string | null;
     /** @default null */
     effort?: "high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh" | null;
+    /** @default [] */
+    client_tools?: Array<Schemas["ClientToolBody"]>;
   };
   /** A share to create. */
   CreateShare: {
@@ -549,7 +561,7 @@ export interface Schemas {
     /** @default null */
     at?: number | null;
   };
-  /** US dollars for a million tokens. What is None costs as much as other input. */
+  /** Price in US dollars per million tokens. A price that is None equals that of other input. */
   Price: {
     input: number;
     output: number;
@@ -624,6 +636,8 @@ export interface Schemas {
     model: string | null;
     effort: string | null;
     workspace: string | null;
+    /** @default [] */
+    client_tools?: Array<string>;
     rules: Array<Schemas["Rule"]>;
     parent_id: string | null;
     root_id: string;
@@ -761,6 +775,8 @@ export interface Schemas {
     model: string | null;
     effort: string | null;
     workspace: string | null;
+    /** @default [] */
+    client_tools?: Array<string>;
     rules: Array<Schemas["Rule"]>;
     parent_id: string | null;
     root_id: string;
