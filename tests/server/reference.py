@@ -89,8 +89,8 @@ def _fields(kind: type | None) -> list[tuple[str, bool]]:
 
 WHEN: Final[Mapping[str, str]] = {
     "bad_cursor": "the cursor is not a cursor of this list",
-    "bad_request": "the path, the query, a header or the JSON cannot be read; half of a surrogate "
-    "pair in a field name, or where a number, boolean or choice is expected",
+    "bad_request": "the path, the query, a header or the JSON is malformed: a field name or a "
+    "choice, for example, has half of a surrogate pair",
     "chat_archived": "the chat is archived: unarchive or fork it first",
     "chat_not_found": "there is no such chat, or the caller may not know that it exists",
     "conflict": "the request conflicts with the current state",
@@ -103,25 +103,25 @@ WHEN: Final[Mapping[str, str]] = {
     "file_not_found": "the caller has no such file, or the chat does not refer to it",
     "forbidden": "the caller may not do this: role, token scope, or another owner",
     "headers_too_large": "the request headers are too large",
-    "http": "refused by aiohttp itself, such as an unknown `Expect`",
+    "http": "refused by aiohttp itself, for example because of an unknown `Expect`",
     "internal": "a bug: the server's log has the details",
     "invalid_body": "the body is JSON of the wrong shape: the detail names the field",
     "invalid_input": "an impossible value: an unknown model or agent, or a malformed stream cursor",
     "key_reused": "the `Idempotency-Key` was used for another request",
     "last_admin": "the last administrator cannot be removed",
     "message_not_found": "there is no such message, or an edit superseded it",
-    "method_not_allowed": "the path does not have this method: `Allow` lists the others",
+    "method_not_allowed": "the path does not have this method: the header `Allow` lists its methods",
     "misdirected": "`Host` is not a name of this server",
     "name_taken": "another user has the name",
     "no_secret_key": "the server has no key to encrypt secrets with",
-    "no_such_path": "nothing is served there",
+    "no_such_path": "the server has no such path",
     "not_a_prompt": "only a user's prompt can be edited",
     "not_a_root": "the parent chat is archived: unarchive the parent",
     "not_archived": "the chat is not archived",
     "not_found": "the resource does not exist",
     "not_ready": "the database does not answer, or no worker is alive: `part` says which",
     "nothing_to_compact": "there is no new answer since the last summary",
-    "nothing_waits": "the action is not pending, or not any more",
+    "nothing_waits": "the action is not pending, or was already answered",
     "outcome_unknown": "the database connection was lost during the commit: repeat with the "
     "same key",
     "provider_not_found": "there is no such provider, or no key of it is stored",
@@ -285,7 +285,7 @@ def limits() -> str:
         (
             "all headers of a request",
             _size(origin_check.MAX_HEADER_BYTES),
-            "`headers_too_large`, or 431 alone",
+            "`headers_too_large`, or 431 without a body",
         ),
         ("time for the headers to arrive", _seconds(patience.head), "408"),
         (
@@ -383,8 +383,8 @@ INSTEAD: Final[Mapping[str, str]] = {
     "has a key, then the demo",
     "agents.NAME.instructions": "the system prompt",
     "agents.NAME.instructions_file": "the system prompt, from a file next to this one",
-    "agents.NAME.dir": "the directory of the bundled tools; by default this file's, unless that "
-    "is a home directory",
+    "agents.NAME.dir": "the directory of the bundled tools; by default the directory of this file, "
+    "or `workspace` in the data directory if this file is in a home directory or `/`",
     "agents.NAME.effort": "reasoning effort; by default the provider's",
     "agents.NAME.max_steps": "maximum number of model answers in one turn",
     "server.urls": "public URLs, if they differ from the listening address",
