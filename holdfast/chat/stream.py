@@ -141,7 +141,7 @@ class Reset(Tagged, frozen=True, tag="reset"):
 StreamEvent: TypeAlias = Union[
     ChatChanged, MessageChanged, Superseded, QueueChanged, ActionsChanged, LiveDelta, Reset
 ]
-"""What the stream of a durable chat emits."""
+"""Any event of the stream of a durable chat."""
 
 
 class _QueryResult(Struct, frozen=True, kw_only=True):

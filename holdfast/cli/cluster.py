@@ -26,7 +26,7 @@ SECRET_FILE: Final = "cluster.secret"
 
 
 class ClusterLink(NamedTuple):
-    """What a process needs to talk to the other replicas of its cluster."""
+    """Secret and sockets with which a process reaches the other replicas of its cluster."""
 
     secret: ClusterSecret
     listening: socket.socket

@@ -60,7 +60,7 @@ class ProviderSurvey(Value, frozen=True):
 
 
 class KnownModel(Value, frozen=True):
-    """What is known about a model; None for what is not known."""
+    """Known facts about a model; None for an unknown fact."""
 
     name: str
     window: int | None

@@ -283,7 +283,7 @@ async def writing(url: str, do: str) -> AsyncIterator[Sqlite | Postgres]:
 
 
 def ask_instead(where: ChatTarget) -> str:
-    """What to do when another process is using the database."""
+    """Advice for a user whose database is in use by another process."""
     server = None
     with suppress(ConfigError):
         server = running_server(where)

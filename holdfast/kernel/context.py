@@ -28,7 +28,7 @@ class ChatInfo(Struct, frozen=True, kw_only=True):
 
 
 class Context:
-    """What a hook is called with: the chat, its owner, and the messages so far."""
+    """First argument of a hook: the chat, its owner, and the messages so far."""
 
     __slots__ = ("_history", "_info", "turn")
 

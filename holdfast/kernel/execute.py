@@ -355,7 +355,7 @@ class Batch:
             self._cancel(entry, outcome, why)
 
     def _cancel(self, entry: _Entry, outcome: ToolOutcome, why: str) -> None:
-        """Cancel a running call, once. One that does not end in time is abandoned."""
+        """Cancel a running call, once. A call that does not end in time is abandoned."""
         if entry.stopped is not None or entry.task is None:
             return
         entry.stopped = (outcome, why)

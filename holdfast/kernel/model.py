@@ -152,7 +152,7 @@ class ArgumentsDelta(Tagged, frozen=True, tag="arguments_delta"):
 
 
 class CallEnded(Value, frozen=True):
-    """The arguments of a call are complete. A call without this is dropped from a cut answer."""
+    """The arguments of a call are complete. A truncated answer keeps only such calls."""
 
     call_id: str
     metadata: Metadata | None = None
@@ -179,7 +179,7 @@ class Ping(Value, frozen=True):
 
 
 class Opened(Value, frozen=True):
-    """A call of this model starts. Not a sign of life."""
+    """A call of this model starts. It does not reset the idle timeout."""
 
     model: str
 
@@ -191,7 +191,7 @@ class Notice(Value, frozen=True):
 
 
 class Finished(Value, frozen=True):
-    """The answer is complete. A stream that ends without this was cut."""
+    """The answer is complete. A stream that ends without this event was truncated."""
 
     finish: FinishReason = "stop"
     usage: Usage | None = None
@@ -213,7 +213,7 @@ Delta: TypeAlias = Union[
     Notice,
     Finished,
 ]
-"""What a model's stream consists of: fragments of the answer, then `Finished`."""
+"""An item of a model's stream: a fragment of the answer or, at the end, `Finished`."""
 
 
 class Model(Protocol):

@@ -59,7 +59,7 @@ class RunResult(Struct, frozen=True):
 
 
 class RunFailed(HoldfastError):
-    """A run ended with an error. What it did until then is in `result`."""
+    """A run ended with an error. `result` has its history and totals until then."""
 
     def __init__(self, result: RunResult) -> None:
         assert result.failure is not None

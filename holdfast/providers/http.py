@@ -43,7 +43,7 @@ class HttpResponse(Protocol):
 
 
 class Http(Protocol):
-    """What providers need from an HTTP client."""
+    """The HTTP client that providers need."""
 
     def post(
         self, url: str, headers: Mapping[str, str], body: bytes

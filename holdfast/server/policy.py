@@ -32,7 +32,7 @@ class ApiCaller(Struct, frozen=True):
 
 
 class Need(StrEnum):
-    """What a route requires of its caller."""
+    """The access that a route requires of its caller."""
 
     NOTHING = "nothing"
     """No authentication is required."""

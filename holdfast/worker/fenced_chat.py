@@ -104,13 +104,13 @@ class FencedChat:
         )
 
     def context(self, history: Callable[[], Sequence[Message]] | None = None) -> Context:
-        """What a hook is called with now; with `history`, as if that was all of it."""
+        """Context of a hook that is called now; `history` replaces the chat's own."""
         chat = self.chat
         info = ChatInfo(agent=chat.agent, chat=chat.id, owner=chat.owner, labels=chat.labels)
         return Context(info, self.history.turn, history or (lambda: self.history.messages))
 
     def leftover(self, **produced: Any) -> Leftover:
-        """What a step has produced that started from the current state."""
+        """Uncommitted output of a step that started from the current state."""
         return Leftover(fence=self.fence, last_number=self.chat.messages, **produced)
 
     async def load(self) -> float | None:

@@ -1,4 +1,4 @@
-"""What every step of a chat works with, and what is charged for a step that is not committed."""
+"""The environment of a chat's steps, and the charge for a step that is not committed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Stopped(Exception):
 
 
 class StepScope(NamedTuple):
-    """What the steps of one chat share, for as long as a runner drives it."""
+    """Values that the steps of one chat share, for as long as a runner drives it."""
 
     fenced: FencedChat
     screen: Screen

@@ -110,7 +110,7 @@ WHEN: Final[Mapping[str, str]] = {
     "key_reused": "the `Idempotency-Key` was used for another request",
     "last_admin": "the last administrator cannot be removed",
     "message_not_found": "there is no such message, or an edit superseded it",
-    "method_not_allowed": "the path does not have this method: the header `Allow` lists its methods",
+    "method_not_allowed": "the path does not have this method; `Allow` lists its methods",
     "misdirected": "`Host` is not a name of this server",
     "name_taken": "another user has the name",
     "no_secret_key": "the server has no key to encrypt secrets with",

@@ -345,7 +345,7 @@ async def finish_turn(
 
 
 class Leftover(Struct, frozen=True, kw_only=True):
-    """What a step has produced and no commit has taken."""
+    """Output of a step that is not committed yet."""
 
     fence: Fence
     """Fence that the step started from."""

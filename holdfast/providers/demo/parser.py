@@ -218,7 +218,7 @@ PHRASES: Final[tuple[tuple[str, str, Callable[..., ReplyParts]], ...]] = (
 
 
 def understood(phrase: str) -> ReplyParts:
-    """What one phrase asks for; empty if it is not understood."""
+    """The parts that one phrase requests; empty if it is not understood."""
     begin = re.match(BEGIN, phrase, FLAGS)
     assert begin is not None  # all of it is optional
     slow: ReplyParts = (Slow(),) if begin[1] else ()
@@ -254,7 +254,7 @@ OPAQUE: Final = (  # code, quotes, a shell command, and a file's text that begin
 
 
 def parse(prompt: str) -> tuple[ReplyParts, ...]:
-    """What each phrase of a prompt asks for, in order. The heading of a list asks for nothing."""
+    """The parts that each phrase of a prompt requests, in order; none for the heading of a list."""
     phrases = [(phrase, understood(phrase)) for phrase in split(prompt)]
     if not any(parts for _, parts in phrases):
         return (not_understood(prompt),)
@@ -267,7 +267,7 @@ def not_understood(text: str) -> ReplyParts:
 
 
 def split(prompt: str) -> list[str]:
-    """Cut a prompt at its joints. What makes sense only with what precedes it stays there."""
+    """Cut a prompt into phrases. Text that depends on the preceding phrase stays with it."""
     visible = re.sub(OPAQUE, lambda match: "x" * len(match[0]), prompt, flags=FLAGS)
     joints = [match.span() for match in re.finditer(JOINT, visible, FLAGS)]
     joints = joints if len(joints) <= MAX_JOINTS else []

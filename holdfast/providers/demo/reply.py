@@ -24,7 +24,7 @@ from holdfast.providers.demo.parser import (
 
 
 class Task(Value, frozen=True):
-    """What one answer does. It ends with its calls."""
+    """The parts of one answer, and the calls at its end."""
 
     parts: ReplyParts
     calls: tuple[ToolCall, ...] = ()

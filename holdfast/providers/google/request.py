@@ -64,7 +64,7 @@ class _Encoder:
         self._profile = profile
 
     def body(self, request: Request) -> JsonObject:
-        """The body. What changes least comes first, for the cache; the messages come last."""
+        """The body. For the cache, stable fields come first; the messages come last."""
         tools, mixed = self._tools(request)
         config = self._config(request)
         system = [block.text for block in request.system if block.text]

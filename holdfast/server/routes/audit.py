@@ -24,7 +24,7 @@ class AuditQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @operation("GET", "/audit", "Read the audit log")
 async def get_audit(call: ApiCall, query: AuditQuery) -> AuditPage:
-    """Who did what to what, newest first."""
+    """Entries of the audit log, newest first."""
     check_text("user", query.user)
     return await call.server.db.read(
         lambda tx: read(

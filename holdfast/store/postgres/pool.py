@@ -45,7 +45,7 @@ class ConnectionPool:
             raise
 
     def give(self, connection: Connection) -> None:
-        """Return a connection. One that is closed or in a transaction is terminated."""
+        """Return a connection. A connection that is closed or in a transaction is terminated."""
         if connection.is_closed() or connection.is_in_transaction():
             connection.terminate()
             self._pass_on(None)

@@ -82,7 +82,7 @@ def respond(status: int, body: Any = b"", headers: Mapping[str, str] | None = No
 
 
 def lost() -> Fault:
-    """Break the connection. What was sent before arrives, without an end."""
+    """Break the connection. Data that was sent before arrives, without an end."""
     return BrokenConnection()
 
 

@@ -140,7 +140,7 @@ def equal_pairs(a: Sequence[str], b: Sequence[str], gap: LineBlock) -> Iterator[
 
 
 def between(row: Sequence[Pair], gap: LineBlock) -> Iterator[LineBlock]:
-    """What remains of a gap when the lines of these pairs match."""
+    """The rest of a gap when the lines of these pairs match."""
     a1, a2, b1, b2 = gap
     for at_a, at_b in (*row, (a2, b2)):
         if a1 < at_a or b1 < at_b:

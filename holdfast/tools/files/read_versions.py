@@ -23,7 +23,7 @@ WRITE_TOOLS: Final = ("write_file", "edit_file")
 
 
 class FileRecord(Struct, frozen=True, omit_defaults=True):
-    """What one call showed or made of a file."""
+    """The effect of one call on the model's knowledge of a file."""
 
     file: str
     """`Directory.settled` of its path: the same for all names of a file."""
@@ -80,7 +80,7 @@ def arrived(result: ToolResult, record: FileRecord) -> FileRecord:
 
 
 def after(known: KnownVersion | None, record: FileRecord) -> KnownVersion:
-    """What the model knows after one more result. Pages of a file add up to the whole file."""
+    """The model's knowledge after one more result. Pages of a file add up to the whole file."""
     if record.was is not None:
         # A model that knew the whole file still does. Otherwise the line numbers have changed.
         whole = known is not None and known.version == record.was and known.next is None
