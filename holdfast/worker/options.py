@@ -20,7 +20,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     """
 
     heartbeat: float = 5.0
-    """Interval of a worker's heartbeat: one row for all of its chats."""
+    """Interval of a worker's heartbeat, which writes one row for all of its chats."""
     lease: float = 15.0
     """Time without a heartbeat after which a worker loses its chats to the others."""
     poll: float = 5.0
