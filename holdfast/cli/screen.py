@@ -260,7 +260,7 @@ class SplitScreen:
 
 
 def _last_version(line: str) -> str:
-    """What a line shows that was erased and rewritten."""
+    """The visible text of a line that was erased and rewritten."""
     return line.rpartition(ERASE)[2]
 
 
