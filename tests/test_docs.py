@@ -127,15 +127,15 @@ DEFAULTS = WorkerOptions()
 @pytest.mark.parametrize(
     ("document", "says"),
     [
-        ("durable", f"steps in flight have {DEFAULTS.grace:g} seconds to finish"),
-        ("durable", f"steps in flight have `grace` seconds ({DEFAULTS.grace:g}) to finish"),
+        ("durable", f"running steps have {DEFAULTS.grace:g} seconds to finish"),
+        ("durable", f"running steps have `grace` seconds ({DEFAULTS.grace:g}) to finish"),
         ("durable", f"after {DEFAULTS.lease:g} to {DEFAULTS.lease + DEFAULTS.poll:g} seconds"),
         (
             "guarantees",
             f"within `lease` + `poll` ({DEFAULTS.lease + DEFAULTS.poll:g} s) after a crash",
         ),
         ("deployment", f"its steps (`[worker] grace`, {DEFAULTS.grace:g} s)"),
-        ("deployment", f"noticed after its lease ({DEFAULTS.lease:g} s)"),
+        ("deployment", f"when the lease ({DEFAULTS.lease:g} s) has expired"),
         ("deployment", f"chats = {DEFAULTS.chats}"),
         ("deployment", f"grace for steps. TimeoutStopSec={DEFAULTS.grace + 15:g}"),
     ],
