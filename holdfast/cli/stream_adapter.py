@@ -250,6 +250,7 @@ class StreamAdapter:
 
     def _answer(self, message: Message, position: int) -> None:
         """Show an answer, part of which may be shown already."""
+        self._waits = False
         shown, self._text = self._text, ""
         if not message.text.startswith(shown):
             self._view.void()

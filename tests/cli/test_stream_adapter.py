@@ -201,6 +201,11 @@ def test_what_is_known_is_not_told() -> None:
     assert again == [("said", "hi")]
 
 
+def test_a_model_whose_answer_is_there_is_not_waited_for() -> None:
+    all = told(chat(Status.RUNNING, 2, cursor=0), prompt(1, "hi", 1), message(2, "hello", 2))
+    assert kinds(all) == [RunStarted, TextDelta, MessageCommitted]
+
+
 def test_each_message_that_is_committed_is_an_event_with_its_position() -> None:
     seen = Seen()
     adapter = StreamAdapter(seen, 1, echo=False)
