@@ -19,7 +19,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Final, Literal, TypeAlias, Union
 
 import anyio
@@ -28,6 +27,7 @@ from msgspec import Struct, structs
 from holdfast.chat import queries
 from holdfast.chat.change_feed import Feed
 from holdfast.chat.errors import ChatNotFound, InvalidInput
+from holdfast.chat.event_iterator import EventIterator
 from holdfast.chat.queue import read_queue
 from holdfast.chat.row_lock import read_chat
 from holdfast.chat.rows import ChatRow, Queued, Status, Stored
@@ -165,25 +165,17 @@ class _QueryResult(Struct, frozen=True, kw_only=True):
         return self.chat.status in (Status.RUNNING, Status.INTERRUPTING)
 
 
-class ChatStream:
-    """An iterator over the events of a chat. It queries on demand, and holds one result at most.
+class ChatEvents:
+    """The events of a chat from one cursor on, taken as they become available.
 
-    Without `follow` it ends once the chat is idle, in error or waiting for an action, and
-    everything was emitted. It also ends when the chat is deleted. Close it with `aclose`, or use
-    `async with`.
-
-    A caller that multiplexes many streams does not iterate. It calls `take`, and calls `look` when
-    `wants_look` returns true; `when_roused` and `due` tell it when to try again. One stream can
-    then serve many readers at the same position.
+    It queries on demand, and holds one result at most. Call `take`; call `look` when `wants_look`
+    returns true; `when_roused` and `due` tell when to try again. So a caller can multiplex many of
+    them, and one can serve many readers at the same position.
     """
 
-    def __init__(
-        self, feed: Feed, chat_id: str, after: Cursor | None = None, *, follow: bool = False
-    ) -> None:
+    def __init__(self, feed: Feed, chat_id: str, after: Cursor | None = None) -> None:
         self._feed = feed
         self._id = chat_id
-        self._follow = follow
-        self._guard = anyio.ResourceGuard("reading from")
         self._announcements = feed.announcements(chat_id)
         self._ready: deque[StreamEvent] = deque()
         self._ended = False
@@ -216,55 +208,26 @@ class ChatStream:
         """Whether fragments were voided and no delta was emitted since."""
         self._reader: live.DeltaReader | None = None
 
-    # --- iteration ---
-
-    def __aiter__(self) -> ChatStream:
-        return self
-
-    async def __anext__(self) -> StreamEvent:
-        with self._guard:
-            while not self._ready and not self._ended:
-                await self._advance()
-        if not self._ready:
-            raise StopAsyncIteration
-        return self._ready.popleft()
-
-    async def __aenter__(self) -> ChatStream:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Stop and release everything."""
-        self.close()
-
-    def close(self) -> None:
-        """Stop and release everything."""
-        self._ready.clear()
-        self._end()
-
-    def _end(self) -> None:
-        self._ended = True
-        if self._reader is not None:
-            self._reader.close()
-
-    # --- for callers that multiplex streams ---
-
     @property
     def ended(self) -> bool:
         """Whether no event follows those that `take` returns."""
         return self._ended
 
     @property
+    def at_rest(self) -> bool:
+        """Whether the chat was idle, in error or waiting for an action when last queried."""
+        result = self._result
+        return result is not None and at_rest(result.chat.status, result.actions)
+
+    @property
     def cursor(self) -> Cursor:
         """Cursor of a reader that received everything so far."""
-        return self._cursor
+        if self._attempt is None:
+            return Cursor(self._since or 0)
+        attempt = self._attempt
+        return Cursor(
+            self._since or 0, attempt.epoch, attempt.history_version, attempt.attempt, self._seq
+        )
 
     def take(self) -> Sequence[StreamEvent]:
         """Return all events that are available without a query."""
@@ -281,44 +244,43 @@ class ChatStream:
         return self._query_now or now >= self.due or self._is_outdated()
 
     async def look(self) -> None:
-        """Query the database, after which `take` may return events. Raises as iteration does."""
-        with self._guard:
-            if self._reader is None:
-                self._begin()
-            await self._query()
+        """Query the database, after which `take` may return events. One call at a time."""
+        if self._reader is None:
+            self._begin()
+        await self._query()
 
     def when_roused(self, call: Callable[[], None]) -> None:
         """Call `call` once, when a delta or a notice arrives. Only after the first query."""
         assert self._reader is not None
         self._reader.when_roused(call)
 
-    def joins(self, other: ChatStream) -> bool:
+    async def roused(self) -> None:
+        """Return when a delta or a notice arrives, or it is closed. Only after the first query."""
+        assert self._reader is not None
+        with suppress(anyio.ClosedResourceError):
+            await self._reader.roused()
+
+    def close(self) -> None:
+        """Stop and release everything."""
+        self._ready.clear()
+        self._end()
+
+    def _end(self) -> None:
+        self._ended = True
+        if self._reader is not None:
+            self._reader.close()
+
+    def joins(self, other: ChatEvents) -> bool:
         """Return whether the other stream may serve the readers of this one from now on.
 
         It may if both have emitted the same events.
         """
         if self._result is None or other._result is None or self._ready or other._ready:
             return False
-        position, other_position = (self._cursor, self._actions), (other._cursor, other._actions)
+        position, other_position = (self.cursor, self._actions), (other.cursor, other._actions)
         return position == other_position and self._result.chat == other._result.chat
 
     # --- queries ---
-
-    async def _advance(self) -> None:
-        """Find an event to emit, or wait until there may be one."""
-        if self._reader is None:
-            self._begin()
-        else:
-            self._take_deliveries()
-        self._emit_deltas()
-        if self._ready:
-            return
-        if self.wants_look(_loop_time()):
-            await self._query()
-        elif self._may_end():
-            self._end()
-        else:
-            await self._wait()
 
     def _begin(self) -> None:
         after = None if self._attempt is None else live.LiveCursor(self._attempt, self._seq)
@@ -339,11 +301,6 @@ class ChatStream:
             self._announcements.version > (self._since or 0)
             or self._announcements.losses != self._losses_seen
         )
-
-    def _may_end(self) -> bool:
-        if self._follow or self._result is None:
-            return False
-        return at_rest(self._result.chat.status, self._result.actions)
 
     def _take_deliveries(self) -> None:
         assert self._reader is not None
@@ -384,12 +341,6 @@ class ChatStream:
         self._emit_deltas()
         self._emit_result(result)
         self._emit_deltas()
-
-    async def _wait(self) -> None:
-        """Wait for a delta, a notice, or the next query time."""
-        assert self._reader is not None
-        with anyio.CancelScope(deadline=self.due), suppress(anyio.ClosedResourceError):
-            await self._reader.roused()
 
     # --- reading ---
 
@@ -433,15 +384,6 @@ class ChatStream:
 
     # --- events ---
 
-    @property
-    def _cursor(self) -> Cursor:
-        if self._attempt is None:
-            return Cursor(self._since or 0)
-        attempt = self._attempt
-        return Cursor(
-            self._since or 0, attempt.epoch, attempt.history_version, attempt.attempt, self._seq
-        )
-
     def _emit_deltas(self) -> None:
         """Emit the deltas of the current attempt; keep those of a later one."""
         current, deltas = self._current_attempt, self._pending_deltas
@@ -459,11 +401,11 @@ class ChatStream:
         if attempt is not None and (delta.first != self._seq + 1 or delta.attempt != attempt):
             self._ready.append(self._void_deltas())
         self._attempt, self._seq, self._was_void = delta.attempt, delta.last, False
-        self._ready.append(LiveDelta(self._cursor, delta.first, delta.last, delta.fragment))
+        self._ready.append(LiveDelta(self.cursor, delta.first, delta.last, delta.fragment))
 
     def _void_deltas(self) -> Reset:
         self._attempt, self._seq, self._ended_attempt, self._was_void = None, 0, None, True
-        return Reset(self._cursor, "live")
+        return Reset(self.cursor, "live")
 
     def _emit_result(self, result: _QueryResult) -> None:
         result_before, self._result = self._result, structs.replace(result, messages=())
@@ -472,7 +414,7 @@ class ChatStream:
         self._since = result.chat.snapshot_version
         self._actions = result.actions
         if events:
-            events[-1] = structs.replace(events[-1], cursor=self._cursor)
+            events[-1] = structs.replace(events[-1], cursor=self.cursor)
         self._ready.extend(events)
 
     def _events(
@@ -480,33 +422,33 @@ class ChatStream:
     ) -> Iterator[StreamEvent]:
         """Yield the events of one query result, all with the cursor before that result."""
         if result_before is None:
-            yield ChatChanged(self._cursor, result.chat)
+            yield ChatChanged(self.cursor, result.chat)
         is_new_reader = self._since is None
         if result.page and not (is_new_reader and result.more_before is None):
             # Cursor zero: a reader that disconnects before the last event receives all of it again.
             self._since, self._actions = 0, ()
-            yield Reset(self._cursor, "history", result.more_before)
+            yield Reset(self.cursor, "history", result.more_before)
         yield from self._rows(result, empty=result.page)
         if self._attempt is not None and self._is_void(self._attempt, result_before, result):
             yield self._void_deltas()
         if result_before is not None and result.chat != result_before.chat:
-            yield ChatChanged(self._cursor, result.chat)
+            yield ChatChanged(self.cursor, result.chat)
 
     def _rows(self, result: _QueryResult, empty: bool) -> Iterator[StreamEvent]:
         """Yield messages, queue and actions. `empty`: the reader has none of them yet."""
         superseded = tuple(s.number for s in result.messages if s.superseded_at is not None)
         if superseded:
-            yield Superseded(self._cursor, superseded)
+            yield Superseded(self.cursor, superseded)
         for stored in result.messages:
             if stored.superseded_at is None:
-                yield MessageChanged(self._cursor, stored)
+                yield MessageChanged(self.cursor, stored)
         if result.queue is not None and (result.queue or not empty):
-            yield QueueChanged(self._cursor, result.queue)
+            yield QueueChanged(self.cursor, result.queue)
         actions = self._actions
         if actions is None:  # it is unknown what was sent before
             actions = result.actions if result.chat.snapshot_version == self._since else None
         if actions != result.actions:
-            yield ActionsChanged(self._cursor, result.actions)
+            yield ActionsChanged(self.cursor, result.actions)
 
     def _is_void(
         self, attempt: AttemptId, result_before: _QueryResult | None, result: _QueryResult
@@ -521,6 +463,44 @@ class ChatStream:
         # The attempt ended and its outcome is unknown: usually its commit is under way.
         deadline = self._attempt_ended_at + self._feed.poll
         return attempt == self._ended_attempt and _loop_time() >= deadline
+
+
+class ChatStream(EventIterator[StreamEvent]):
+    """An iterator over the events of a chat. It queries on demand, and holds one result at most.
+
+    Without `follow` it ends once the chat is idle, in error or waiting for an action, and
+    everything was emitted. It also ends when the chat is deleted. Close it with `aclose`, or use
+    `async with`.
+    """
+
+    def __init__(
+        self, feed: Feed, chat_id: str, after: Cursor | None = None, *, follow: bool = False
+    ) -> None:
+        super().__init__()
+        self._events = ChatEvents(feed, chat_id, after)
+        self._follow = follow
+
+    @property
+    def cursor(self) -> Cursor:
+        """Cursor of a reader that received everything so far."""
+        return self._events.cursor
+
+    async def _advance(self) -> None:
+        events = self._events
+        if taken := events.take():
+            self._ready.extend(taken)
+        elif events.ended:
+            self._end()
+        elif events.wants_look(_loop_time()):
+            await events.look()
+        elif events.at_rest and not self._follow:
+            self._end()
+        else:
+            with anyio.CancelScope(deadline=events.due):
+                await events.roused()
+
+    def _release(self) -> None:
+        self._events.close()
 
 
 def _loop_time() -> float:

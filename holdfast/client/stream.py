@@ -6,16 +6,15 @@ events that the server sends again are dropped.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 import msgspec
 from msgspec import Struct
 
 from holdfast.chat.errors import ChatNotFound, InvalidInput, Stranded
+from holdfast.chat.event_iterator import EventIterator
 from holdfast.chat.row_lock import QUERY_OVERLAP
 from holdfast.chat.rows import BUSY, Status
 from holdfast.chat.snapshots import ChatResult, Pending, Snapshot, at_rest
@@ -62,7 +61,6 @@ MAX_EVENT_BYTES: Final = 1024 * 1024 * 1024
 """Most bytes of one event. A message may contain files of any size that its tool returned."""
 
 E = TypeVar("E")
-S = TypeVar("S", bound="ResumingStream[Any]")
 
 
 class RemoteResult(Struct, frozen=True):
@@ -71,8 +69,8 @@ class RemoteResult(Struct, frozen=True):
     result: ChatResult | None
 
 
-class ResumingStream(Generic[E]):
-    """Endless events of one path of the API. Close it with `aclose` or `async with`."""
+class ResumingStream(EventIterator[E]):
+    """Endless events of one path of the API."""
 
     _response: ClientResponse | None = None
 
@@ -83,16 +81,12 @@ class ResumingStream(Generic[E]):
         read: Callable[[WireEvent], E | StreamEnd | None],
         cursor: object | None,
     ) -> None:
+        super().__init__()
         self._transport = transport
         self._path = path
         self._read = read
         self._last = None if cursor is None else str(cursor)
         """Cursor that the next connection continues after."""
-        self._guard = anyio.ResourceGuard("reading from")
-        self._ready: deque[E] = deque()
-        self._ended = False
-        self._error: HoldfastError | None = None
-        """Error that is raised after all earlier events were returned."""
         self._received = False
         """Whether at least one event was received."""
         self._failures = 0
@@ -106,49 +100,13 @@ class ResumingStream(Generic[E]):
         """When the connection is considered lost, unless data arrives."""
         self._splitter = NamedEventParser(MAX_EVENT_BYTES)
 
-    # --- output ---
-
-    def __aiter__(self: S) -> S:
-        return self
-
-    async def __anext__(self) -> E:
-        with self._guard:
-            while not self._ready and not self._ended:
-                await self._advance()
-        if self._ready:
-            return self._ready.popleft()
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-        raise StopAsyncIteration
-
-    async def __aenter__(self: S) -> S:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
     @property
     def away(self) -> bool:
         """Whether there is no connection at the moment. It is retried."""
         return self._failures > 0
 
-    async def aclose(self) -> None:
-        """End the stream and close its connection."""
-        self._ready.clear()
-        self._end()
-
     def __del__(self) -> None:
         self._disconnect()  # in case it was never closed
-
-    def _end(self, error: HoldfastError | None = None) -> None:
-        self._ended, self._error = True, error
-        self._disconnect()
 
     # --- hooks of the subclasses ---
 
@@ -207,6 +165,9 @@ class ResumingStream(Generic[E]):
         self._failures += 1
         pause = delay(self._failures, self._transport.ports.random())
         self._again_at = anyio.current_time() + pause
+        self._disconnect()
+
+    def _release(self) -> None:
         self._disconnect()
 
     def _disconnect(self) -> None:

@@ -119,7 +119,7 @@ class ListChanges(Struct, frozen=True):
 
 
 class ChatListStream:
-    """The chat-list stream of one user from one cursor on; same interface as `ChatStream`."""
+    """The chat-list stream of one user from one cursor on; same interface as `ChatEvents`."""
 
     def __init__(
         self, feed: Feed, notifier: ChatListNotifier, user: str, after: ListCursor | None

@@ -85,7 +85,7 @@ class TooManyStreams(TooMany):
 
 
 class EventStream(Protocol):
-    """Events of one subject from one cursor on: a `ChatStream` or a `ChatListStream`."""
+    """Events of one subject from one cursor on: `ChatEvents` or a `ChatListStream`."""
 
     @property
     def due(self) -> float: ...

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from aiohttp import web
 from msgspec import Meta
 
-from holdfast.chat.stream import ChatStream, Cursor
+from holdfast.chat.stream import ChatEvents, Cursor
 from holdfast.server import sse, websocket
 from holdfast.server.chat_list_stream import ChatListStream, ListCursor
 from holdfast.server.events import LIST_PAYLOADS, PAYLOADS
@@ -42,7 +42,7 @@ async def stream_chat(
     text = _cursor(request, query)
     cursor = None if text is None else Cursor.parse(text)
     feed = call.server.host.feed
-    open = partial(ChatStream, feed, chat, follow=True)
+    open = partial(ChatEvents, feed, chat)
     return await _respond(call, request, StreamSubject(f"chat {chat}", open, chat), cursor)
 
 

@@ -11,7 +11,7 @@ import aiohttp
 import anyio
 import pytest
 
-from holdfast.chat.stream import ChatStream
+from holdfast.chat.stream import ChatEvents
 from holdfast.server.app import Limits
 from holdfast.server.events import (
     END_DELETED,
@@ -172,12 +172,12 @@ async def test_a_deleted_chat_ends_its_streams(db: Database, clock: Clock) -> No
 async def test_a_database_that_is_away_when_a_stream_begins_ends_it(
     db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unavailable(stream: ChatStream, tx: Tx) -> Any:
+    async def unavailable(stream: ChatEvents, tx: Tx) -> Any:
         raise Unavailable("away")
 
     async with serving_api(db, [agent((), clock)], clock=clock) as api:
         chat = await api.host.create(None, owner="ann")
-        monkeypatch.setattr(ChatStream, "_read", unavailable)
+        monkeypatch.setattr(ChatEvents, "_read", unavailable)
         async with connected(api, chat.id) as connection:
             assert [event_of(wire) async for wire in connection.events()] == [END_FAILED]
         assert END_FAILED.reconnect

@@ -17,7 +17,7 @@ from aiohttp import web
 from holdfast.chat.export import export
 from holdfast.chat.host import Host
 from holdfast.chat.rows import Stored
-from holdfast.chat.stream import MAX_RESULT_SIZE, ChatStream, LiveDelta
+from holdfast.chat.stream import MAX_RESULT_SIZE, ChatEvents, LiveDelta
 from holdfast.host import serving
 from holdfast.server import fanout
 from holdfast.server.app import ApiServer, Limits, application
@@ -41,13 +41,13 @@ class Looks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        read = ChatStream._read
+        read = ChatEvents._read
 
-        async def counted(stream: ChatStream, tx: Tx) -> Any:
+        async def counted(stream: ChatEvents, tx: Tx) -> Any:
             self.count += 1
             return await read(stream, tx)
 
-        monkeypatch.setattr(ChatStream, "_read", counted)
+        monkeypatch.setattr(ChatEvents, "_read", counted)
 
 
 async def test_200_readers_get_the_same_and_cost_one_look_for_each_change(

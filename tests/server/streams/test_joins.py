@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.chat.stream import ChatStream, Cursor
+from holdfast.chat.stream import ChatEvents, Cursor
 from holdfast.kernel.model import TextDelta
 from holdfast.store.database import Database
 from holdfast.testing import Clock
@@ -26,9 +26,9 @@ def stage(chats: Chats) -> Iterator[Stage]:
     made.close()
 
 
-async def told(stage: Stage, after: Cursor | None = None) -> ChatStream:
+async def told(stage: Stage, after: Cursor | None = None) -> ChatEvents:
     """One that has told everything there is."""
-    stream = stage.stream(after, follow=True)
+    stream = ChatEvents(stage.feed, "c1", after)
     await stream.look()
     assert stream.take()
     return stream
@@ -44,7 +44,7 @@ async def test_who_has_told_the_same_joins(chats: Chats, stage: Stage) -> None:
 
 async def test_who_has_told_nothing_yet_does_not_join(chats: Chats, stage: Stage) -> None:
     await chats.running()
-    first, new = await told(stage), stage.stream(follow=True)
+    first, new = await told(stage), ChatEvents(stage.feed, "c1")
     assert not new.joins(first)
     await new.look()
     assert not new.joins(first), "there is something to take"
