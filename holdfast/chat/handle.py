@@ -43,7 +43,6 @@ from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Message, Prompt, encode, user_message
 from holdfast.kernel.model import Effort, check_effort
-from holdfast.kernel.policy import Wording
 from holdfast.kernel.ports import Ports
 from holdfast.store.database import Database, Tx
 
@@ -287,12 +286,8 @@ class Chat:
 
     async def interrupt(self, *, key: str | None = None) -> Snapshot:
         """Interrupt the turn, and keep its output. Does nothing when no turn is running."""
-        agent = self._context.agents.get(self.agent)
-        wording = agent.policy.wording if agent is not None else Wording()
-        row = await self._operations.interrupt(
-            self.id, wording.interrupted_tools, self._key(key, "interrupt", ())
-        )
-        return snapshot_of(row)
+        request_key = self._key(key, "interrupt", ())
+        return snapshot_of(await self._operations.interrupt(self.id, request_key))
 
     async def retry(self, *, key: str | None = None) -> Snapshot:
         """Retry after an error."""

@@ -64,8 +64,8 @@ class UserOperations:
         queued = Queued(self._ports.new_id(), deliver, message, 0, model, effort, author)
         return await self._once(key, Sent, lambda tx: user.send(tx, chat_id, queued))
 
-    async def interrupt(self, chat_id: str, marker: str = "", key: Key | None = None) -> ChatRow:
-        return await self._once(key, ChatRow, lambda tx: user.interrupt(tx, chat_id, marker))
+    async def interrupt(self, chat_id: str, key: Key | None = None) -> ChatRow:
+        return await self._once(key, ChatRow, lambda tx: user.interrupt(tx, chat_id))
 
     async def edit(
         self,

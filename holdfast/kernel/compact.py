@@ -26,7 +26,7 @@ from holdfast.kernel.messages import (
     note,
 )
 from holdfast.kernel.model import Block, Request, Settings
-from holdfast.kernel.policy import ContextLimits
+from holdfast.kernel.policy import ContextLimits, Wording
 from holdfast.kernel.projection import (
     CompactionPlan,
     Trim,
@@ -39,6 +39,7 @@ from holdfast.kernel.projection import (
     trim_before,
     view,
     without_summary,
+    worded,
 )
 
 SUMMARY_SECTIONS: Final = (
@@ -113,6 +114,7 @@ class CompactionInput(Struct, frozen=True):
     """Context window in tokens: the smaller of the agent's model and the summary's model."""
     asked_by: AskedBy | None
     policy: ContextLimits
+    wording: Wording
 
     @property
     def trim(self) -> Trim:
@@ -287,11 +289,11 @@ def summary_request(
     )
 
 
-def _to_summarize(now: CompactionInput, cut: CompactionPlan) -> list[Message]:
+def _to_summarize(now: CompactionInput, cut: CompactionPlan) -> Sequence[Message]:
     """Messages that the summary replaces. Pinned context is sent separately."""
     positions = range(covered(now.history), cut.covers)
     there = [now.history[at] for at in positions if at not in cut.context]
-    return [message for message in there if message.visibility != "user"]
+    return worded([message for message in there if message.visibility != "user"], now.wording)
 
 
 def _shares(now: CompactionInput, memory: str) -> tuple[int, int | None]:

@@ -12,9 +12,8 @@ from holdfast.kernel.decide import Rules
 from holdfast.kernel.errors import ContentFiltered, Escalated, InvalidOutput, classify
 from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Interruption
-from holdfast.kernel.messages import Message, note
+from holdfast.kernel.messages import MarkerKind, Message, note
 from holdfast.kernel.output import Fits, Repair, judge
-from holdfast.kernel.policy import Wording
 from holdfast.kernel.prepare import model_of
 from holdfast.kernel.result import Failed
 from holdfast.kernel.turn import Turn
@@ -70,15 +69,13 @@ def limit_note(rules: Rules) -> Message:
     return note(f"Stopped: this turn reached its limit of {rules.max_steps} steps.")
 
 
-def interruption_marker(
-    wording: Wording, turn: Turn, answer: Message | None, *, asking: bool
-) -> str:
-    """The marker that tells the model of an interrupt; empty if it hit only a complete answer.
+def interruption_marker(turn: Turn, answer: Message | None, *, asking: bool) -> MarkerKind | None:
+    """The marker that tells the model of an interrupt; None if it hit only a complete answer.
 
     `turn` and `answer` are those at the end of the history; `asking`: the model was being called.
     """
     if asking or turn.last == "prompt":
-        return wording.interrupted_answer
+        return "interrupted_answer"
     if answer is None or answer.finish == "interrupted":
-        return wording.interrupted_answer
-    return wording.interrupted_tools if turn.last == "results" or turn.open else ""
+        return "interrupted_answer"
+    return "interrupted_tools" if turn.last == "results" or turn.open else None

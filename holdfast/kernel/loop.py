@@ -58,10 +58,10 @@ from holdfast.kernel.messages import (
     AskedBy,
     Injection,
     Message,
-    Text,
     ToolCall,
     ToolResult,
     injected,
+    marker,
     results_message,
     with_runtime,
 )
@@ -503,9 +503,9 @@ class Loop:
         await self._interrupt_calls("by the user")
         asking = self._asked_at == len(self._history)
         answer = self._history.last_answer()
-        text = interruption_marker(self._policy.wording, self._history.turn, answer, asking=asking)
-        if text:
-            self._commit(Message("user", (Text(text),), "marker", "model"))
+        kind = interruption_marker(self._history.turn, answer, asking=asking)
+        if kind is not None:
+            self._commit(marker(kind))
         return Ending("interrupted")
 
     # --- compaction ---

@@ -31,6 +31,11 @@ Injection = Literal[
     "repair",  # an answer did not have the required form: it is asked for again
     "guard",  # the stop guard objects to ending the turn
 ]
+MarkerKind = Literal[
+    "interrupted_answer",  # the user interrupted while the model was answering
+    "interrupted_tools",  # the user interrupted while tool calls were running
+]
+"""What a marker tells the model."""
 Visibility = Literal["both", "user", "model"]
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "interrupted", "error"]
 CutBy = Literal["content_filter", "length"]
@@ -51,6 +56,11 @@ Metadata: TypeAlias = Mapping[str, Any]
 
 TRANSPARENT: Final = frozenset({"checkpoint", "marker", "context", "note"})
 """Message kinds that are ignored when *the last message* decides the next step."""
+MARKER_TEXTS: Final[Mapping[MarkerKind, str]] = {
+    "interrupted_answer": "[The user interrupted while you were answering.]",
+    "interrupted_tools": "[The user interrupted while your tool calls were running.]",
+}
+"""Text by which a history names the kind of a marker. Requests have the agent's wording instead."""
 
 
 class Value(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_defaults=True):
@@ -309,6 +319,19 @@ def results_message(results: Sequence[ToolResult]) -> Message:
 def injected(text: str, why: Injection | None = None) -> Message:
     """A message from the loop to the model. People do not see it, and it does not start a turn."""
     return Message("user", (Text(text),), "injected", "model", why=why)
+
+
+def marker(kind: MarkerKind) -> Message:
+    """A marker: tells the model what happened, in the wording of the agent that continues."""
+    return Message("user", (Text(MARKER_TEXTS[kind]),), "marker", "model")
+
+
+def marker_kind(message: Message) -> MarkerKind | None:
+    """The kind of a marker; None for another message, and for a marker with a text of its own."""
+    if message.kind != "marker":
+        return None
+    text = message.text
+    return next((kind for kind, stored in MARKER_TEXTS.items() if stored == text), None)
 
 
 def note(text: str) -> Message:

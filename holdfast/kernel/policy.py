@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.messages import MARKER_TEXTS
 from holdfast.kernel.model import Model, check_model
 
 
@@ -168,7 +169,7 @@ class ContextLimits(Struct, frozen=True, kw_only=True):
 
 
 class Wording(Struct, frozen=True, kw_only=True):
-    """Texts that the loop sends to the model. An empty marker is left out."""
+    """Texts that the loop sends to the model. An empty marker is left out of requests."""
 
     recovery: str = (
         "Your answer was cut off because it was too long. Continue exactly where it stopped, "
@@ -179,8 +180,8 @@ class Wording(Struct, frozen=True, kw_only=True):
         "and nothing else. Problems:"
     )
     """Followed by the problems, one per line."""
-    interrupted_answer: str = "[The user interrupted while you were answering.]"
-    interrupted_tools: str = "[The user interrupted while your tool calls were running.]"
+    interrupted_answer: str = MARKER_TEXTS["interrupted_answer"]
+    interrupted_tools: str = MARKER_TEXTS["interrupted_tools"]
 
     def __post_init__(self) -> None:
         if not self.recovery.strip():

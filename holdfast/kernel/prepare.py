@@ -21,7 +21,7 @@ from holdfast.kernel.inbox import Interrupted, Interruption
 from holdfast.kernel.messages import AskedBy, Message
 from holdfast.kernel.model import Model, Request
 from holdfast.kernel.policy import max_result
-from holdfast.kernel.projection import NOTHING_REMOVED, RemovedParts, Trim, repaired
+from holdfast.kernel.projection import NOTHING_REMOVED, RemovedParts, Trim, repaired, worded
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent
@@ -142,6 +142,7 @@ class PreparedAgent(Struct, frozen=True, kw_only=True):
             self.window,
             asked_by,
             self.agent.policy.context,
+            self.agent.policy.wording,
         )
 
 
@@ -194,7 +195,7 @@ async def build_request(
     interruption: Interruption,
 ) -> Request:
     """The next request to the model; `active` names the tools it may call, None for all."""
-    messages, specs = history.to_send(), agent.specs
+    messages, specs = worded(history.to_send(), agent.policy.wording), agent.specs
     _log_removed("the history", history.take_removed())
     if active is not None:
         specs = tuple(spec for spec in specs if spec.name in active)

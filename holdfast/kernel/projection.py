@@ -6,17 +6,19 @@ next request, in the sequence that every provider accepts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.kernel.messages import (
+    MARKER_TEXTS,
     TRANSPARENT,
     Checkpoint,
     Content,
     File,
+    MarkerKind,
     Message,
     Part,
     Reasoning,
@@ -25,8 +27,10 @@ from holdfast.kernel.messages import (
     ToolCall,
     ToolResult,
     encode,
+    marker_kind,
     results_message,
 )
+from holdfast.kernel.policy import Wording
 
 # --- Size ---------------------------------------------------------------------------------------
 
@@ -204,6 +208,25 @@ def _result(part: ToolCall | ToolResult) -> ToolResult:
     if isinstance(part, ToolResult):
         return part
     return ToolResult(part.id, part.tool, (Text(NO_RESULT),), "interrupted")
+
+
+def worded(messages: Sequence[Message], wording: Wording) -> tuple[Message, ...]:
+    """Messages as they are sent: markers have the agent's wording, and empty ones are left out."""
+    texts: dict[MarkerKind, str] = {
+        "interrupted_answer": wording.interrupted_answer,
+        "interrupted_tools": wording.interrupted_tools,
+    }
+    if texts == MARKER_TEXTS:
+        return tuple(messages)
+    reworded = (_worded(message, texts) for message in messages)
+    return tuple(message for message in reworded if message.parts)
+
+
+def _worded(message: Message, texts: Mapping[MarkerKind, str]) -> Message:
+    kind = marker_kind(message)
+    if kind is None:
+        return message
+    return replace(message, parts=(Text(texts[kind]),) if texts[kind] else ())
 
 
 def repair(messages: Sequence[Message], trim: Trim) -> tuple[Message, ...]:

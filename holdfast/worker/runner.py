@@ -48,9 +48,9 @@ from holdfast.kernel.inbox import Interrupted
 from holdfast.kernel.messages import (
     Injection,
     Message,
-    Text,
     ToolCall,
     injected,
+    marker,
     note,
     results_message,
 )
@@ -675,14 +675,9 @@ class Runner:
         turn, answer = fenced.history.turn, fenced.history.last_answer()
         if leftover.answer is not None:
             turn, answer = fold(turn, leftover.answer), leftover.answer
-        text = interruption_marker(
-            self._agent.agent.policy.wording,
-            turn,
-            answer,
-            asking=leftover.calling_model and leftover.answer is None,
-        )
-        marker = Message("user", (Text(text),), "marker", "model") if text else None
-        await fenced.write(runner.settle, leftover, marker)
+        asking = leftover.calling_model and leftover.answer is None
+        kind = interruption_marker(turn, answer, asking=asking)
+        await fenced.write(runner.settle, leftover, None if kind is None else marker(kind))
         self._leftover = None
         self._observer.turned("interrupted")
 

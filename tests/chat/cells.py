@@ -153,7 +153,7 @@ ACTS: Final[Mapping[Transition, Act]] = {
     T.SEND_QUEUE: _send("queue"),
     T.SEND_STEER: _send("steer"),
     T.SEND_INTERRUPT: _send("interrupt"),
-    T.INTERRUPT: _people(user.interrupt, "stopped by the user"),
+    T.INTERRUPT: _people(user.interrupt),
     T.PROMOTE: _people(user.promote, "q2"),
     T.EDIT_QUEUED: _people(user.edit_queued, "q2", prompt("rather this")),
     T.REORDER: _people(user.reorder, ["q2", "q1"]),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from holdfast.chat.rows import Deliver, Status
+from holdfast.kernel.messages import MARKER_TEXTS
 
 Kind = Literal["prompt", "answer", "shown", "results", "marker"]
 """`shown`: an answer that people see and models do not."""
@@ -221,7 +222,7 @@ class Model:
         elif self.status is Status.RUNNING and deliver == "steer":
             self.retry_at = None
 
-    def interrupt(self, marker: str) -> None:
+    def interrupt(self) -> None:
         if not self.archived and self.status in (Status.IDLE, Status.INTERRUPTING, Status.ERROR):
             return
         self._by_people(Status.RUNNING, Status.REQUIRES_ACTION)
@@ -229,8 +230,7 @@ class Model:
             self._begin_interrupt()
             return
         self._answer_open("interrupted")
-        if marker:
-            self._append("marker", marker)
+        self._append("marker", MARKER_TEXTS["interrupted_tools"])
         self._head_or_rest("interrupted")
         self.compaction = False
 

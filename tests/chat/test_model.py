@@ -84,7 +84,7 @@ def _settle(model: Model, n: int, name: str) -> Arguments:
 
 CHOICES: Final[Mapping[str, Choose]] = {
     "send": lambda m, n, name: (name, ("queue", "steer", "interrupt")[n % 3]),
-    "interrupt": lambda m, n, name: (name if n % 2 else "",),
+    "interrupt": lambda m, n, name: (),
     "promote": lambda m, n, name: (_one(m.waiting, n),),
     "remove": lambda m, n, name: (_one(m.waiting, n),),
     "make": lambda m, n, name: (_one(m.waiting, n // 2), ("steer", "queue")[n % 2]),
@@ -187,7 +187,7 @@ def _shown(text: str) -> Message | None:
 
 ACTS: Final[Mapping[str, Act]] = {
     "send": _send,
-    "interrupt": lambda chats, chat, marker: chats.do(user.interrupt, chat.id, marker),
+    "interrupt": lambda chats, chat: chats.do(user.interrupt, chat.id),
     "promote": lambda chats, chat, id: chats.do(user.promote, chat.id, id),
     "remove": lambda chats, chat, id: chats.do(user.remove_queued, chat.id, id),
     "make": lambda chats, chat, id, deliver: chats.do(

@@ -29,6 +29,7 @@ from holdfast.kernel.events import (
     Warned,
 )
 from holdfast.kernel.messages import (
+    MARKER_TEXTS,
     AskedBy,
     Checkpoint,
     File,
@@ -42,13 +43,14 @@ from holdfast.kernel.messages import (
     Usage,
     dump,
     load,
+    marker,
     note,
     results_message,
     user_message,
 )
 from holdfast.kernel.model import Model, Request, TextDelta
 from holdfast.kernel.projection import Trim, estimate, view
-from holdfast.options import ContextLimits, Policy, Retry
+from holdfast.options import ContextLimits, Policy, Retry, Wording
 from holdfast.testing import (
     ScriptedModel,
     ScriptedTurn,
@@ -1417,6 +1419,17 @@ async def test_an_interrupt_during_a_summary_leaves_the_history_as_it_was(
     assert result.history[: len(history)] == history
     assert [message.kind for message in result.new] == ["prompt", "marker"]
     assert now() == 5
+
+
+async def test_a_summary_is_written_from_markers_in_the_words_of_the_policy() -> None:
+    model = ScriptedModel([SUMMARY])
+    limits, words = ContextLimits(keep=0), Wording(interrupted_tools="[stopped you]")
+    policy = Policy(context=limits, wording=words)
+    history = (prompt("?"), marker("interrupted_tools"), *long_chat())
+    await Agent(model=model, policy=policy, ports=ports()).run(history=history, compact=True)
+    conversation = asked(model.requests[0])
+    assert "user: [stopped you]" in conversation
+    assert MARKER_TEXTS["interrupted_tools"] not in conversation
 
 
 async def test_an_interrupted_summary_on_request_leaves_no_trace() -> None:

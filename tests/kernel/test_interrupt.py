@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import anyio
 import pytest
@@ -12,7 +13,7 @@ from holdfast import Agent, Run, RunResult, tool
 from holdfast.errors import RunFailed
 from holdfast.hooks import Context
 from holdfast.kernel.events import Retrying, ToolFinished, ToolStarted
-from holdfast.kernel.messages import user_message
+from holdfast.kernel.messages import marker_kind, user_message
 from holdfast.kernel.model import ArgumentsDelta, CallEnded, CallStarted, Finished
 from holdfast.messages import Message, Reasoning, Text, ToolCall, ToolResult, dump, load
 from holdfast.options import Policy, Retry, Wording
@@ -442,21 +443,52 @@ async def test_twice_is_once() -> None:
 # --- The marker ---------------------------------------------------------------------------------
 
 
-async def test_markers_have_the_words_of_the_policy() -> None:
+SCRIPTS: Final[Mapping[str, list[Any]]] = {
+    "talking": [[say("Half"), hang()], "I see."],
+    "working": [call("act", seconds=100), "I see."],
+}
+
+
+async def sent_after_interrupt(turns: list[Any], wording: Wording) -> tuple[Message, ...]:
+    """What the model receives in the turn after an interrupted one."""
+    agent = scripted(turns, act, policy=Policy(wording=wording))
+    stopped = await interrupted(agent)
+    await agent.run("Go on", history=stopped.history)
+    return requests_of(agent)[-1].messages
+
+
+async def test_requests_have_markers_in_the_words_of_the_policy() -> None:
     words = Wording(interrupted_answer="[stopped you]", interrupted_tools="[stopped them]")
-    policy = Policy(wording=words)
-    talking = await interrupted(scripted([hang()], policy=policy))
-    working = await interrupted(scripted([call("act", seconds=100)], act, policy=policy))
-    assert markers(talking.history) == ["[stopped you]"]
-    assert markers(working.history) == ["[stopped them]"]
+    talking = await sent_after_interrupt(SCRIPTS["talking"], words)
+    working = await sent_after_interrupt(SCRIPTS["working"], words)
+    assert markers(talking) == ["[stopped you]"]
+    assert markers(working) == ["[stopped them]"]
 
 
-async def test_markers_can_be_switched_off() -> None:
-    policy = Policy(wording=Wording(interrupted_answer="", interrupted_tools=""))
-    talking = await interrupted(scripted([[say("Half"), hang()]], policy=policy))
-    working = await interrupted(scripted([call("act", seconds=100)], act, policy=policy))
-    assert kinds(talking.history) == ["prompt", "answer"]
-    assert kinds(working.history) == ["prompt", "answer", "results"]
+async def test_requests_have_no_marker_that_is_switched_off() -> None:
+    words = Wording(interrupted_answer="", interrupted_tools="")
+    talking = await sent_after_interrupt(SCRIPTS["talking"], words)
+    working = await sent_after_interrupt(SCRIPTS["working"], words)
+    assert kinds(talking) == ["prompt", "answer", "prompt"]
+    assert kinds(working) == ["prompt", "answer", "results", "prompt"]
+
+
+async def test_a_history_names_the_kind_of_a_marker_whatever_the_wording() -> None:
+    words = Policy(wording=Wording(interrupted_answer="[stopped you]", interrupted_tools=""))
+    talking = await interrupted(scripted([hang()], policy=words))
+    working = await interrupted(scripted([call("act", seconds=100)], act, policy=words))
+    assert [marker_kind(m) for m in talking.history] == [None, "interrupted_answer"]
+    assert [marker_kind(m) for m in working.history] == [None, None, None, "interrupted_tools"]
+
+
+async def test_a_marker_with_a_text_of_its_own_is_sent_as_it_is() -> None:
+    """Markers of histories that were stored with the wording of the time."""
+    own = Message("user", (Text("[The person left.]"),), "marker", "model")
+    history = (user_message("?"), own)
+    for words in (Wording(), Wording(interrupted_answer="", interrupted_tools="")):
+        agent = scripted(["I see."], policy=Policy(wording=words))
+        await agent.run("Go on", history=history)
+        assert requests_of(agent)[-1].messages[:2] == history
 
 
 async def test_a_turn_that_is_stopped_after_a_tool_failed_has_one_marker() -> None:

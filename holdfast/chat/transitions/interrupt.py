@@ -6,22 +6,18 @@ from holdfast.chat import queue
 from holdfast.chat.journal import answer_open
 from holdfast.chat.row_lock import LockedChat, lock_if_exists
 from holdfast.chat.rows import SELECT_MESSAGE, Status, TurnOutcome, stored_of
-from holdfast.kernel.messages import Message, Text
+from holdfast.kernel.messages import marker
 
 
-async def interrupt_tree(locked: LockedChat, marker: str = "") -> None:
-    """Interrupt a chat and every chat below it.
-
-    `marker` is the message for the model if no runner will settle the turn.
-    """
+async def interrupt_tree(locked: LockedChat) -> None:
+    """Interrupt a chat and every chat below it."""
     match locked.chat.status:
         case Status.RUNNING:
             await begin_interrupt(locked)
         case Status.REQUIRES_ACTION:
             await interrupt_children(locked)
             await answer_open(locked, "interrupted")
-            if marker:
-                await locked.append([Message("user", (Text(marker),), "marker", "model")])
+            await locked.append([marker("interrupted_tools")])  # no runner will settle the turn
             delivered = await queue.deliver_head_or_idle(locked, "interrupted")
             locked.set(outcome=None if delivered else TurnOutcome("interrupted"))
             locked.set(deadline=None, compaction=None)

@@ -119,10 +119,10 @@ async def _leave_error(locked: LockedChat) -> None:
     locked.set(status=Status.RUNNING, error=None, retry=None, retry_at=None, attempt=1)
 
 
-async def interrupt(tx: Tx, chat_id: str, marker: str = "") -> ChatRow:
+async def interrupt(tx: Tx, chat_id: str) -> ChatRow:
     """Interrupt the turn, and keep its output."""
     locked = await begin(tx, chat_id, Transition.INTERRUPT)
-    await interrupt_tree(locked, marker)
+    await interrupt_tree(locked)
     return await locked.close()
 
 

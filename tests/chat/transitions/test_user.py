@@ -12,7 +12,7 @@ from holdfast.chat.journal import NO_RESULT_TEXT
 from holdfast.chat.row_lock import fence_of
 from holdfast.chat.rows import ChatRow, Rule, Status, TurnOutcome
 from holdfast.chat.transitions import runner, user
-from holdfast.kernel.messages import Checkpoint, Message, Text
+from holdfast.kernel.messages import MARKER_TEXTS, Checkpoint, Message, Text
 from holdfast.kernel.results import TOOK_EFFECT
 from holdfast.testing import ports
 from tests.chat.chats import (
@@ -27,6 +27,7 @@ from tests.chat.chats import (
     row_of_call,
 )
 
+INTERRUPTED_TOOLS = MARKER_TEXTS["interrupted_tools"]
 COVERS = Checkpoint(covers=2, trims=2, before=100, after=10, pinned=0)
 SUMMARY = Message("user", (Text("in short"),), "checkpoint", checkpoint=COVERS)
 
@@ -101,14 +102,14 @@ async def test_a_plain_message_waits_while_actions_do(chats: Chats) -> None:
 
 async def test_an_interrupt_really_stops_a_chat_that_waits(chats: Chats) -> None:
     await chats.requires_action("c1")
-    chat = await chats.do(user.interrupt, "c1", "The user interrupted.")
+    chat = await chats.do(user.interrupt, "c1")
     assert (chat.status, chat.outcome, chat.worker_id) == (
         Status.IDLE,
         TurnOutcome("interrupted"),
         None,
     )
     history = await chats.history()
-    assert (await chats.texts())[2:] == ["a=interrupted b=interrupted", "The user interrupted."]
+    assert (await chats.texts())[2:] == ["a=interrupted b=interrupted", INTERRUPTED_TOOLS]
     assert (history[-1].message.kind, history[-1].message.visibility) == ("marker", "model")
     assert (await chats.load()).journal == {}
     assert (await texts_of_results(chats))["a"] == NO_RESULT_TEXT["interrupted"]
@@ -118,7 +119,7 @@ async def test_an_interrupt_of_a_chat_that_waits_goes_on_with_its_queue(chats: C
     await chats.requires_action("c1", queue=("queue", "queue"))
     chat = await chats.do(user.interrupt, "c1")
     assert (chat.status, chat.outcome) == (Status.RUNNING, None)
-    assert (await chats.texts())[2:] == ["a=interrupted b=interrupted", "q1"]
+    assert (await chats.texts())[2:] == ["a=interrupted b=interrupted", INTERRUPTED_TOOLS, "q1"]
     assert await chats.queued() == ["q2"]
 
 

@@ -464,7 +464,7 @@ SCENARIOS: Final = (
                 "prompt Hi",
                 "answer So. →ask-1",
                 "results <ask-1 interrupted>",
-                "marker Stopped.",
+                IN_TOOLS,
             )
         ],
     ),
@@ -711,7 +711,6 @@ SCENARIOS: Final = (
                 *child,
             )
             for parent in (
-                (*SPAWNED, "answer →wait-1", "results <wait-1 interrupted>", "marker Stopped."),
                 (*SPAWNED, "answer →wait-1", "results <wait-1 interrupted>", IN_TOOLS),
                 (*SPAWNED, IN_TOOLS),
             )

@@ -250,7 +250,7 @@ class Person:
         self.world.accepted[id, text] += 1
 
     async def interrupt(self, id: str = "c1") -> None:
-        await self._ask(lambda machine, key: machine.interrupt(id, "[Stopped.]", key))
+        await self._ask(lambda machine, key: machine.interrupt(id, key))
 
     async def edit(self, number: int, text: str, id: str = "c1") -> None:
         message = user_message(text)
