@@ -15,8 +15,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 from holdfast.agent import Agent
-from holdfast.chat.idempotency import UserOperations
 from holdfast.chat.rows import ChatRow
+from holdfast.chat.transitions import lifecycle
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.model import (
@@ -91,7 +91,7 @@ class Bench:
         """CPU time of this process at each call."""
         self._ports = ports
         self._pause = pause
-        self._machine = UserOperations(db, ports)
+        self._db = db
         self._busy = 0
         self._failed: ChatRow | None = None
         self._all_idle = asyncio.Event()
@@ -120,7 +120,8 @@ class Bench:
 
     async def create(self) -> str:
         new = NewChat(id=self._ports.new_id(), agent="agent", message=user_message("go"))
-        return (await self._machine.create(new)).id
+        chat = await self._db.write(lambda tx: lifecycle.create(tx, new), short=True)
+        return chat.id
 
     async def drive(self, chats: int, steps: int) -> None:
         """Create chats, and wait until all have made their steps and are idle."""

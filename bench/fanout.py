@@ -171,15 +171,20 @@ async def floor() -> dict[str, Any]:
 class Anybody:
     """An identity that accepts every request."""
 
+    def __init__(self, db: Any) -> None:
+        self._db = db
+
     async def caller(self, request: Any) -> Any:
         from holdfast.server.policy import ApiCaller
 
         return ApiCaller("ann", "member")
 
-    async def relation(self, caller: Any, chat_id: str) -> Any:
-        from holdfast.server.policy import ChatRelation
+    async def access(self, caller: Any, chat_id: str) -> Any:
+        from holdfast.chat.row_lock import read_chat
+        from holdfast.server.policy import ChatAccess, ChatRelation
 
-        return ChatRelation(owns=True)
+        row = await self._db.read(lambda tx: read_chat(tx, chat_id))
+        return ChatAccess(row, ChatRelation(owns=True))
 
     async def still(self, caller: Any, chat_id: str | None = None) -> bool:
         return True
@@ -205,7 +210,7 @@ async def serving_api() -> AsyncIterator[tuple[Any, Any, int]]:
             open_sqlite(Path(directory) / "chats.db", now=now) as db,
             serving(db, [Agent(model=ScriptedModel([]))], worker=None) as host,
         ):
-            server = ApiServer(host, db, Anybody())
+            server = ApiServer(host, db, Anybody(db))
             runner = web.AppRunner(application(server), access_log=None)
             await runner.setup()
             await web.TCPSite(runner, "127.0.0.1", 0, backlog=4096).start()
@@ -265,7 +270,7 @@ async def replica(database: str, secret: Any, worker: str | None) -> AsyncIterat
     agents = [Agent(model=ScriptedModel([]))]
     async with open_postgres(database) as db, serving(db, agents, worker=None) as host:
         host.feed.worker = worker
-        server, owner = ApiServer(host, db, Anybody()), RelayPublisher(host.feed, secret)
+        server, owner = ApiServer(host, db, Anybody(db)), RelayPublisher(host.feed, secret)
         app = application(server)
         owner.attach(app)
         runner = web.AppRunner(app, access_log=None)

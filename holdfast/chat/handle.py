@@ -6,6 +6,7 @@ the same interface.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -21,7 +22,7 @@ from holdfast.chat.client_tools import ClientTool, check_client_tools
 from holdfast.chat.errors import ChatArchived, InvalidInput, NothingWaits
 from holdfast.chat.export import Format
 from holdfast.chat.files import find_data
-from holdfast.chat.idempotency import Key, UserOperations
+from holdfast.chat.idempotency import Key, once, stored_response
 from holdfast.chat.queries import Spent
 from holdfast.chat.queue import read_queue
 from holdfast.chat.row_lock import read_chat
@@ -39,7 +40,9 @@ from holdfast.chat.snapshots import (
 )
 from holdfast.chat.stream import ChatStream, Cursor
 from holdfast.chat.transcript import Transcript, read_transcript
+from holdfast.chat.transitions import lifecycle, user
 from holdfast.chat.transitions.lifecycle import NewChat
+from holdfast.chat.transitions.user import Edited, Sent
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Message, Prompt, encode, user_message
 from holdfast.kernel.model import Effort, check_effort
@@ -71,20 +74,8 @@ class HostContext:
         self.agents = agents
         self.feed = feed
         self.ports = ports
-        self.operations = UserOperations(db, ports)
         self._runs_here = runs_here
         self._rewrite = rewrite
-
-    async def ask(
-        self, chat_id: str, query: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any
-    ) -> T:
-        """Run a query on a chat that must exist. Raises `ChatNotFound`."""
-
-        async def read(tx: Tx) -> T:
-            await read_chat(tx, chat_id)
-            return await query(tx, chat_id, *args, **kwargs)
-
-        return await self.db.read(read)
 
     def agent(self, name: str | None) -> Agent:
         """Return the agent of this name; the first agent when no name is given."""
@@ -134,7 +125,6 @@ class Chat:
         """The messages that wait to be delivered."""
         self._context = context
         self._db = context.db
-        self._operations = context.operations
         self._feed = context.feed
 
     def __repr__(self) -> str:
@@ -181,8 +171,8 @@ class Chat:
         """Return tokens and cost; with `tree`, including all chats below it."""
         return await self._ask(queries.spent, tree=tree)
 
-    async def _ask(self, query: Callable[..., Awaitable[T]], **kwargs: Any) -> T:
-        return await self._context.ask(self.id, query, **kwargs)
+    async def _ask(self, query: Callable[..., Awaitable[T]], **options: Any) -> T:
+        return await ask(self._db, self.id, query, **options)
 
     async def export(self, format: Format = "jsonl", *, files: bool = True) -> str:
         """Return the whole chat as text: `jsonl` is lossless, `markdown` is for people.
@@ -272,26 +262,23 @@ class Chat:
         is interrupted for it. `model` and `effort` apply from this message on. With a `key` the
         message is sent once, however often this is called.
         """
+        check_deliver(deliver)
         self._context.check_choice(self.agent, model, effort)
         message = user_message(prompt)
-        sent = await self._operations.send(
-            self.id,
-            message,
-            deliver,
-            model=model,
-            effort=effort,
-            key=self._key(key, "send", (message, deliver, model, effort)),
+        queued = Queued(self._context.ports.new_id(), deliver, message, 0, model, effort)
+        request_key = self._key(key, "send", (message, deliver, model, effort))
+        sent = await once(
+            self._db, request_key, Sent, lambda tx: user.send(tx, self.id, queued), short=True
         )
         return Receipt(sent.number, sent.queued)
 
     async def interrupt(self, *, key: str | None = None) -> Snapshot:
         """Interrupt the turn, and keep its output. Does nothing when no turn is running."""
-        request_key = self._key(key, "interrupt", ())
-        return snapshot_of(await self._operations.interrupt(self.id, request_key))
+        return await self._change(self._key(key, "interrupt", ()), user.interrupt)
 
     async def retry(self, *, key: str | None = None) -> Snapshot:
         """Retry after an error."""
-        return snapshot_of(await self._operations.retry(self.id, self._key(key, "retry", ())))
+        return await self._change(self._key(key, "retry", ()), user.retry)
 
     async def edit(
         self,
@@ -306,14 +293,9 @@ class Chat:
         check_number("number", number)
         self._context.check_choice(self.agent, model, effort)
         message = user_message(prompt)
-        edited = await self._operations.edit(
-            self.id,
-            number,
-            message,
-            model=model,
-            effort=effort,
-            key=self._key(key, "edit", (number, message, model, effort)),
-        )
+        request_key = self._key(key, "edit", (number, message, model, effort))
+        edit = partial(user.edit, number=number, message=message, model=model, effort=effort)
+        edited = await once(self._db, request_key, Edited, lambda tx: edit(tx, self.id))
         return Revision(edited.number, edited.superseded, edited.dropped)
 
     async def fork(
@@ -330,7 +312,7 @@ class Chat:
         A given prompt replaces that message.
         """
         check_number("number", number)
-        source = await self._operations.read(self.id)
+        source = await self._db.read(lambda tx: read_chat(tx, self.id))
         new_chat = NewChat(
             id=self._context.ports.new_id(),
             agent=source.agent,
@@ -344,12 +326,18 @@ class Chat:
             client_tools=source.client_tools or (),
         )
         body = (number, new_chat.message, title, share_workspace)
-        row = await self._operations.fork(self.id, number, new_chat, self._key(key, "fork", body))
+        row = await once(
+            self._db,
+            self._key(key, "fork", body),
+            ChatRow,
+            lambda tx: lifecycle.fork(tx, self.id, number, new_chat),
+            creates=new_chat.id,
+        )
         return Chat(self._context, row)
 
     async def compact(self, *, key: str | None = None) -> Snapshot:
         """Summarize the conversation now."""
-        return snapshot_of(await self._operations.compact(self.id, self._key(key, "compact", ())))
+        return await self._change(self._key(key, "compact", ()), user.compact)
 
     async def resolve(
         self,
@@ -369,37 +357,30 @@ class Chat:
         waiting = {action.call.id: action for action in await self.actions()}
         request_key = self._key(key, "resolve", (dict(answers), allow_for_chat))
         # Read after the actions, so that an action that is resolved in between is not missed.
-        if (
-            first_response := await self._operations.stored_response(request_key, ChatRow)
-        ) is not None:
+        first_response = await stored_response(self._db, request_key, ChatRow)
+        if first_response is not None:
             return snapshot_of(first_response)
         unknown = [call_id for call_id in answers if call_id not in waiting]
         if unknown:
             raise NothingWaits(unknown, list(waiting))
         resolved = {id: agent.answer(waiting[id].call, value) for id, value in answers.items()}
-        return snapshot_of(
-            await self._operations.resolve(self.id, resolved, allow_for_chat, request_key)
-        )
+        return await self._change(request_key, user.resolve, resolved, allow_for_chat)
 
     # --- title and settings ---
 
     async def rename(self, title: str | None, *, key: str | None = None) -> Snapshot:
         """Set the title. None removes it: the next turn generates a new one."""
         request_key = self._key(key, "rename", (title,))
-        return snapshot_of(
-            await self._operations.update(self.id, {"title": title_of(title)}, request_key)
-        )
+        return await self._change(request_key, user.update, {"title": title_of(title)})
 
     async def retitle(self, *, key: str | None = None) -> Snapshot:
         """Have a model write another title now. On `TitleFailed` the old title stays."""
         request_key = self._key(key, "retitle", ())
-        if (
-            first_response := await self._operations.stored_response(request_key, ChatRow)
-        ) is not None:
+        first_response = await stored_response(self._db, request_key, ChatRow)
+        if first_response is not None:
             return snapshot_of(first_response)
-        return snapshot_of(
-            await self._context.rewrite_title(await self._operations.read(self.id), request_key)
-        )
+        row = await self._db.read(lambda tx: read_chat(tx, self.id))
+        return snapshot_of(await self._context.rewrite_title(row, request_key))
 
     async def update(
         self,
@@ -429,21 +410,35 @@ class Chat:
                 "there is nothing to change: give labels, model, effort or client_tools"
             )
         self._context.check_choice(self.agent, changes.get("model"), changes.get("effort"))
-        request_key = self._key(key, "update", (changes,))
-        return snapshot_of(await self._operations.update(self.id, changes, request_key))
+        return await self._change(self._key(key, "update", (changes,)), user.update, changes)
 
     async def archive(self, *, key: str | None = None) -> Snapshot:
         """Archive the chat with all chats below it."""
-        return snapshot_of(await self._operations.archive(self.id, self._key(key, "archive", ())))
+        request_key = self._key(key, "archive", ())
+        return await self._change(request_key, lifecycle.archive, short=False)
 
     async def unarchive(self, *, key: str | None = None) -> Snapshot:
         """Unarchive the chat with all chats below it."""
         request_key = self._key(key, "unarchive", ())
-        return snapshot_of(await self._operations.unarchive(self.id, request_key))
+        return await self._change(request_key, lifecycle.unarchive, short=False)
 
     async def delete(self, *, key: str | None = None) -> None:
         """Delete the chat for good, with all chats below it."""
-        await self._operations.delete(self.id, self._key(key, "delete", ()))
+        request_key = self._key(key, "delete", ())
+        await once(self._db, request_key, tuple[str, ...], lambda tx: lifecycle.delete(tx, self.id))
+
+    async def _change(
+        self,
+        key: Key | None,
+        transition: Callable[..., Awaitable[ChatRow]],
+        *args: object,
+        short: bool = True,
+    ) -> Snapshot:
+        """Carry out a transition that returns the row of this chat. `short` as in `once`."""
+        row = await once(
+            self._db, key, ChatRow, lambda tx: transition(tx, self.id, *args), short=short
+        )
+        return snapshot_of(row)
 
     def _key(self, key: str | None, method: str, body: tuple[object, ...]) -> Key | None:
         return key_of(self.owner, key, f"{method} {self.id}", body)
@@ -453,14 +448,13 @@ class Queue:
     """The queued messages of a chat, in delivery order."""
 
     def __init__(self, context: HostContext, chat_id: str, owner: str) -> None:
-        self._context = context
-        self._operations = context.operations
+        self._db = context.db
         self._id = chat_id
         self._owner = owner
 
     async def list(self) -> tuple[Queued, ...]:
         """Return the queued messages in delivery order."""
-        return tuple(await self._context.ask(self._id, read_queue))
+        return tuple(await ask(self._db, self._id, read_queue))
 
     async def edit(
         self,
@@ -473,26 +467,63 @@ class Queue:
         """Change the content of a queued message, or how it is delivered."""
         message = user_message(prompt)
         request_key = self._key(key, "edit queued", (id, message, deliver))
-        return tuple(
-            await self._operations.edit_queued(self._id, id, message, deliver, request_key)
-        )
+        return await self._change(request_key, user.edit_queued, id, message, deliver)
 
     async def reorder(self, ids: Sequence[str], *, key: str | None = None) -> tuple[Queued, ...]:
         """Reorder the queued messages within each kind. Must name every one of them once."""
         request_key = self._key(key, "reorder", (list(ids),))
-        return tuple(await self._operations.reorder(self._id, list(ids), request_key))
+        return await self._change(request_key, user.reorder, list(ids))
 
     async def remove(self, id: str, *, key: str | None = None) -> Queued:
         """Remove a message before it is delivered."""
-        return await self._operations.remove_queued(self._id, id, self._key(key, "remove", (id,)))
+        return await once(
+            self._db,
+            self._key(key, "remove", (id,)),
+            Queued,
+            lambda tx: user.remove_queued(tx, self._id, id),
+            short=True,
+        )
 
     async def promote(self, id: str, *, key: str | None = None) -> Receipt:
         """Deliver a message now, as if it had been sent to interrupt."""
-        sent = await self._operations.promote(self._id, id, self._key(key, "promote", (id,)))
+        sent = await once(
+            self._db,
+            self._key(key, "promote", (id,)),
+            Sent,
+            lambda tx: user.promote(tx, self._id, id),
+            short=True,
+        )
         return Receipt(sent.number, sent.queued)
+
+    async def _change(
+        self,
+        key: Key | None,
+        transition: Callable[..., Awaitable[builtins.list[Queued]]],
+        *args: object,
+    ) -> tuple[Queued, ...]:
+        """Carry out a transition that returns the queue."""
+        return tuple(
+            await once(
+                self._db,
+                key,
+                builtins.list[Queued],
+                lambda tx: transition(tx, self._id, *args),
+                short=True,
+            )
+        )
 
     def _key(self, key: str | None, method: str, body: tuple[object, ...]) -> Key | None:
         return key_of(self._owner, key, f"{method} {self._id}", body)
+
+
+async def ask(db: Database, chat_id: str, query: Callable[..., Awaitable[T]], **options: Any) -> T:
+    """Run a query on a chat that must exist. Raises `ChatNotFound`."""
+
+    async def read(tx: Tx) -> T:
+        await read_chat(tx, chat_id)
+        return await query(tx, chat_id, **options)
+
+    return await db.read(read)
 
 
 # --- arguments ----------------------------------------------------------------------------------
@@ -509,6 +540,13 @@ def key_of(owner: str, key: str | None, method: str, body: tuple[object, ...]) -
     from hashlib import sha256  # imports OpenSSL
 
     return Key(owner, key, sha256(encode((method, body))).hexdigest())
+
+
+def check_deliver(deliver: str) -> None:
+    """Reject an unknown way to deliver a message."""
+    if deliver not in get_args(Deliver):
+        ways = ", ".join(user.SENDS)
+        raise InvalidInput(f"deliver is {deliver!r}: use one of {ways}")
 
 
 def title_of(title: str | None) -> str | None:

@@ -16,6 +16,7 @@ from holdfast.chat.export import Exported, FileLine, parse
 from holdfast.chat.files import REF_PREFIX, add_file, refs_in, with_refs
 from holdfast.chat.handle import Chat, HostContext, check_limit, key_of, labels_of, title_of
 from holdfast.chat.idempotency import Key, once
+from holdfast.chat.row_lock import read_chat
 from holdfast.chat.rows import ChatRow, Stored, can_hold, check_text
 from holdfast.chat.snapshots import Snapshot, snapshots
 from holdfast.chat.transitions import lifecycle
@@ -81,10 +82,15 @@ class Host:
         body = (new_chat.agent, new_chat.message, new_chat.title, new_chat.labels, model, effort)
         if client_tools:
             body = (*body, new_chat.client_tools)
-        return Chat(
-            self._context,
-            await self._context.operations.create(new_chat, key_of(owner, key, "create", body)),
+        row = await once(
+            self._context.db,
+            key_of(owner, key, "create", body),
+            ChatRow,
+            lambda tx: lifecycle.create(tx, new_chat),
+            creates=new_chat.id,
+            short=True,
         )
+        return Chat(self._context, row)
 
     async def restore(
         self, text: str, *, agent: str | None = None, owner: str = "", key: str | None = None
@@ -134,7 +140,7 @@ class Host:
                 await add_file(
                     tx, id, new_chat.owner, hash, file.data, file.media_type, file.name, quota
                 )
-            return await lifecycle.restore_rows(tx, new_chat, prepared.rows)
+            return await lifecycle.restore(tx, new_chat, prepared.rows)
 
         return Chat(
             self._context, await once(self._context.db, key, ChatRow, restore, creates=new_chat.id)
@@ -166,7 +172,11 @@ class Host:
         """Return the chat of this id. Raises `ChatNotFound`."""
         if not isinstance(id, str) or not can_hold(id):
             raise ChatNotFound(id)
-        return Chat(self._context, await self._context.operations.read(id))
+        return self.handle(await self._context.db.read(lambda tx: read_chat(tx, id)))
+
+    def handle(self, row: ChatRow) -> Chat:
+        """Return the handle of a chat whose row was read."""
+        return Chat(self._context, row)
 
     async def list(
         self,

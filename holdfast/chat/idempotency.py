@@ -1,26 +1,22 @@
-"""Idempotent operations on chats: each call is one transaction, carried out once per key.
+"""Idempotency: a change with a `Key` is one transaction that is carried out once per key.
 
-`UserOperations` has a method for each transition that users request. The transition locks, checks,
-raises the version and writes; notices follow the commit: see `row_lock.py`. A call with a `Key` is
-carried out once, however often it is repeated.
+The key is stored in the transaction of the change, with the response. A refused change leaves no
+trace, so the same key may be used again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 
 import anyio
 from msgspec import Struct
 
-from holdfast.chat.errors import InvalidInput, KeyReused
-from holdfast.chat.row_lock import now_of, read_chat
-from holdfast.chat.rows import ActionAnswer, ChatRow, Deliver, Queued, Rule, Stored
-from holdfast.chat.transitions import lifecycle, user
-from holdfast.chat.transitions.lifecycle import NewChat
+from holdfast.chat.errors import KeyReused
+from holdfast.chat.row_lock import now_of
+from holdfast.chat.rows import ChatRow, Queued
 from holdfast.chat.transitions.user import Edited, Sent
-from holdfast.kernel.messages import Message, decode, encode, prepare_to_decode
-from holdfast.kernel.ports import Ports
+from holdfast.kernel.messages import decode, encode, prepare_to_decode
 from holdfast.store.database import Database, OutcomeUnknown, Tx
 
 T = TypeVar("T")
@@ -34,168 +30,6 @@ class Key(Struct, frozen=True):
     caller: str
     key: str
     fingerprint: str
-
-
-class UserOperations:
-    """The operations of users on chats, one transaction each."""
-
-    def __init__(self, db: Database, ports: Ports) -> None:
-        self._db = db
-        self._ports = ports
-
-    async def create(self, new_chat: NewChat, key: Key | None = None) -> ChatRow:
-        return await self._once(
-            key, ChatRow, lambda tx: lifecycle.create(tx, new_chat), creates=new_chat.id
-        )
-
-    async def send(
-        self,
-        chat_id: str,
-        message: Message,
-        deliver: Deliver = "queue",
-        *,
-        author: str | None = None,
-        model: str | None = None,
-        effort: str | None = None,
-        key: Key | None = None,
-    ) -> Sent:
-        if deliver not in user.SENDS:
-            raise InvalidInput(f"deliver is {deliver!r}: use one of {', '.join(user.SENDS)}")
-        queued = Queued(self._ports.new_id(), deliver, message, 0, model, effort, author)
-        return await self._once(key, Sent, lambda tx: user.send(tx, chat_id, queued))
-
-    async def interrupt(self, chat_id: str, key: Key | None = None) -> ChatRow:
-        return await self._once(key, ChatRow, lambda tx: user.interrupt(tx, chat_id))
-
-    async def edit(
-        self,
-        chat_id: str,
-        number: int,
-        message: Message,
-        *,
-        author: str | None = None,
-        model: str | None = None,
-        effort: str | None = None,
-        key: Key | None = None,
-    ) -> Edited:
-        async def change(tx: Tx) -> Edited:
-            return await user.edit(
-                tx, chat_id, number, message, author=author, model=model, effort=effort
-            )
-
-        return await self._once(key, Edited, change, short=False)
-
-    async def fork(
-        self, chat_id: str, number: int, new_chat: NewChat, key: Key | None = None
-    ) -> ChatRow:
-        return await self._once(
-            key,
-            ChatRow,
-            lambda tx: lifecycle.fork(tx, chat_id, number, new_chat),
-            creates=new_chat.id,
-            short=False,
-        )
-
-    async def restore(
-        self, new_chat: NewChat, messages: Sequence[Stored], key: Key | None = None
-    ) -> ChatRow:
-        return await self._once(
-            key,
-            ChatRow,
-            lambda tx: lifecycle.restore(tx, new_chat, messages),
-            creates=new_chat.id,
-            short=False,
-        )
-
-    async def retry(self, chat_id: str, key: Key | None = None) -> ChatRow:
-        return await self._once(key, ChatRow, lambda tx: user.retry(tx, chat_id))
-
-    async def compact(self, chat_id: str, key: Key | None = None) -> ChatRow:
-        return await self._once(key, ChatRow, lambda tx: user.compact(tx, chat_id))
-
-    async def resolve(
-        self,
-        chat_id: str,
-        answers: Mapping[str, ActionAnswer],
-        rule: Rule | None = None,
-        key: Key | None = None,
-    ) -> ChatRow:
-        return await self._once(key, ChatRow, lambda tx: user.resolve(tx, chat_id, answers, rule))
-
-    async def update(
-        self, chat_id: str, changes: Mapping[str, Any], key: Key | None = None
-    ) -> ChatRow:
-        return await self._once(key, ChatRow, lambda tx: user.update(tx, chat_id, changes))
-
-    async def archive(self, chat_id: str, key: Key | None = None) -> ChatRow:
-        return await self._once(
-            key, ChatRow, lambda tx: lifecycle.archive(tx, chat_id), short=False
-        )
-
-    async def unarchive(self, chat_id: str, key: Key | None = None) -> ChatRow:
-        return await self._once(
-            key, ChatRow, lambda tx: lifecycle.unarchive(tx, chat_id), short=False
-        )
-
-    async def delete(self, chat_id: str, key: Key | None = None) -> tuple[str, ...]:
-        return await self._once(
-            key, tuple[str, ...], lambda tx: lifecycle.delete(tx, chat_id), short=False
-        )
-
-    # --- the queue ---
-
-    async def promote(self, chat_id: str, id: str, key: Key | None = None) -> Sent:
-        return await self._once(key, Sent, lambda tx: user.promote(tx, chat_id, id))
-
-    async def edit_queued(
-        self,
-        chat_id: str,
-        id: str,
-        message: Message,
-        deliver: Literal["steer", "queue"] | None = None,
-        key: Key | None = None,
-    ) -> list[Queued]:
-        async def change(tx: Tx) -> list[Queued]:
-            return await user.edit_queued(tx, chat_id, id, message, deliver)
-
-        return await self._once(key, list[Queued], change)
-
-    async def reorder(
-        self, chat_id: str, ids: Sequence[str], key: Key | None = None
-    ) -> list[Queued]:
-        return await self._once(key, list[Queued], lambda tx: user.reorder(tx, chat_id, ids))
-
-    async def remove_queued(self, chat_id: str, id: str, key: Key | None = None) -> Queued:
-        return await self._once(key, Queued, lambda tx: user.remove_queued(tx, chat_id, id))
-
-    # --- reading ---
-
-    async def read(self, chat_id: str) -> ChatRow:
-        return await self._db.read(lambda tx: read_chat(tx, chat_id))
-
-    # --- idempotency ---
-
-    async def stored_response(self, key: Key | None, kind: type[T]) -> T | None:
-        """Return the response to an earlier request with this key, or None. Raises `KeyReused`."""
-        if key is None:
-            return None
-
-        async def read(tx: Tx) -> T | None:
-            response = await _stored_response(tx, key)
-            return None if response is None else decode(response, kind)
-
-        return await self._db.read(read)
-
-    async def _once(
-        self,
-        key: Key | None,
-        kind: type[T],
-        change: Callable[[Tx], Awaitable[T]],
-        creates: str | None = None,
-        *,
-        short: bool = True,
-    ) -> T:
-        return await once(self._db, key, kind, change, creates, short=short)
 
 
 async def once(
@@ -225,6 +59,14 @@ async def once(
                 raise
             await anyio.sleep(delay)
     raise AssertionError
+
+
+async def stored_response(db: Database, key: Key | None, kind: type[T]) -> T | None:
+    """Return the response to an earlier request with this key, or None. Raises `KeyReused`."""
+    if key is None:
+        return None
+    response = await db.read(lambda tx: _stored_response(tx, key))
+    return None if response is None else decode(response, kind)
 
 
 async def _with_key(

@@ -37,7 +37,7 @@ from holdfast.server.operation import (
     Operation,
     headers_of,
 )
-from holdfast.server.policy import POLICY, AccessDecision, ApiCaller, ChatRelation, Need, authorise
+from holdfast.server.policy import POLICY, AccessDecision, ApiCaller, ChatAccess, Need, authorise
 from holdfast.server.problem import (
     INTERNAL_ERROR,
     PROBLEM_MEDIA_TYPE,
@@ -96,8 +96,8 @@ class Identity(Protocol):
         """The caller; None without a credential. Raises `Unauthenticated` for an invalid one."""
         ...
 
-    async def relation(self, caller: ApiCaller, chat_id: str) -> ChatRelation | None:
-        """How the caller relates to a chat; None if there is no such chat."""
+    async def access(self, caller: ApiCaller, chat_id: str) -> ChatAccess | None:
+        """The chat, with how the caller relates to it; None if the caller may not know of it."""
         ...
 
 
@@ -183,13 +183,16 @@ def _handler(
         _check_names(request)
         request[DOWNLOAD] = operation.download
         try:
-            caller = await admitted(server, need, request)
+            caller, access = await admitted(server, need, request)
         except ChatUnknown:
             if not await _was_done(server, operation, request):
                 raise
             return web.Response(status=operation.status)
         call = ApiCall(server, caller, _key(request), _address(server, request))
         arguments = _names(operation, request) | _query_arguments(operation, request)
+        if operation.takes_chat:
+            assert access is not None  # the policy requires it for all operations with a chat
+            arguments["chat"] = server.host.handle(access.row)
         if operation.raw:
             answer = await operation.handle(call, request, **arguments)
             if isinstance(answer, web.StreamResponse):
@@ -231,18 +234,20 @@ async def _was_done(server: ApiServer, operation: Operation, request: web.Reques
     return bool(await operation.was_done(call, **_names(operation, request)))
 
 
-async def admitted(server: ApiServer, need: Need, request: web.Request) -> ApiCaller | None:
-    """The caller, if they may do this. The only place where that is decided."""
+async def admitted(
+    server: ApiServer, need: Need, request: web.Request
+) -> tuple[ApiCaller | None, ChatAccess | None]:
+    """The caller and the chat in the path, if this is allowed. The only place that decides it."""
     if need is Need.NOTHING:
-        return None
+        return None, None
     caller = await server.identity.caller(request)
     chat_id = request.match_info.get("chat")
-    relation = None
+    access = None
     if caller is not None and chat_id is not None:
-        relation = await server.identity.relation(caller, chat_id)
-    match authorise(need, caller, relation):
+        access = await server.identity.access(caller, chat_id)
+    match authorise(need, caller, None if access is None else access.relation):
         case AccessDecision.ALLOWED:
-            return caller
+            return caller, access
         case AccessDecision.UNAUTHENTICATED:
             raise Unauthenticated("authentication is required: send Authorization: Bearer <token>")
         case AccessDecision.FORBIDDEN:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from holdfast.chat import idempotency
 from holdfast.chat.handle import key_of
-from holdfast.chat.idempotency import Key, UserOperations
+from holdfast.chat.idempotency import Key
 from holdfast.server.operation import ApiCall
 from holdfast.store.database import Tx
 
@@ -34,5 +34,5 @@ async def once(
 
 async def stored_response(call: ApiCall, what: str, body: object, kind: type[T]) -> T | None:
     """The response of the first time, if the request was made before."""
-    machine = UserOperations(call.server.db, call.server.ports)
-    return await machine.stored_response(key_for(call, what, body), kind)
+    key = key_for(call, what, body)
+    return await idempotency.stored_response(call.server.db, key, kind)

@@ -2,7 +2,8 @@
 
 The function's signature defines the operation: parameters named in the path, `query` and `body`
 with their types, and the type of the response. Requests are validated against it and the OpenAPI
-document is generated from it.
+document is generated from it. A parameter `chat` of type `Chat` is the handle of the chat in the
+path, made from what the authorisation has read; one of type `Id` is its id.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct, structs
 
+from holdfast.chat.handle import Chat
 from holdfast.server.policy import ApiCaller
+from holdfast.server.request_types import Id
 
 if TYPE_CHECKING:
     from holdfast.server.app import ApiServer
@@ -81,8 +84,10 @@ class Operation(Struct, frozen=True, kw_only=True):
     summary: str
     handle: Handler
     status: int
-    names: Mapping[str, type]
+    names: Mapping[str, Any]
     """Parameters in the path, with their types."""
+    takes_chat: bool = False
+    """The handler takes the chat in the path as its handle, not as its id."""
     query: type | None
     body: type | None
     gives: Any
@@ -153,6 +158,9 @@ def described(
     hints = get_type_hints(handle, include_extras=True)
     gives = hints.pop("return")
     names = {name: hints.pop(name) for name in _NAMES.findall(path)}
+    takes_chat = names.get("chat") is Chat
+    if takes_chat:
+        names["chat"] = Id
     query, body = hints.pop("query", None), hints.pop("body", None)
     first, *_ = inspect.signature(handle).parameters
     hints.pop(first)
@@ -166,6 +174,7 @@ def described(
         handle=handle,
         status=204 if gives is type(None) else status,
         names=names,
+        takes_chat=takes_chat,
         query=query,
         body=body,
         gives=None if gives is type(None) else gives,

@@ -8,6 +8,8 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from holdfast.chat.rows import ChatRow
+
 Role: TypeAlias = Literal["admin", "member", "viewer"]
 Scope: TypeAlias = Literal["read", "write", "admin"]
 ALL_SCOPES: Final[frozenset[Scope]] = frozenset(("read", "write", "admin"))
@@ -55,6 +57,14 @@ class ChatRelation(Struct, frozen=True):
 
     owns: bool = False
     shared: bool = False
+
+
+class ChatAccess(Struct, frozen=True):
+    """A chat that a caller may know of."""
+
+    row: ChatRow
+    """Its row as it was when access was last checked: id, owner and agent never change."""
+    relation: ChatRelation
 
 
 class AccessDecision(StrEnum):

@@ -74,6 +74,11 @@ FAILURE: Final = Failure("overloaded", "The model is overloaded.", retryable=Tru
 # --- messages ---
 
 
+async def restore(tx: Tx, new_chat: NewChat, messages: Sequence[Stored]) -> ChatRow:
+    """Create an idle chat with these messages."""
+    return await lifecycle.restore(tx, new_chat, lifecycle.rows_of(new_chat.id, messages))
+
+
 def prompt(text: str) -> Message:
     return user_message(text)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import pytest
 
-from holdfast.chat.errors import KeyReused
-from holdfast.chat.handle import Chat
+from holdfast.chat.errors import InvalidInput, KeyReused
+from holdfast.chat.handle import Chat, Queue
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call
 from tests.test_host import ask_user, hosting
@@ -49,3 +50,18 @@ async def test_a_chat_is_deleted_once(db: Database, clock: Clock) -> None:
         chat = await host.create(None)
         for _ in range(2):
             await chat.delete(key="k")
+
+
+async def test_every_change_of_a_chat_can_have_a_key() -> None:
+    reads = {"read", "messages", "history", "actions", "usage", "export", "rest", "list"}
+    for handle in (Chat, Queue):
+        for name, method in inspect.getmembers(handle, inspect.iscoroutinefunction):
+            if not name.startswith("_") and name not in reads:
+                assert "key" in inspect.signature(method).parameters, name
+
+
+async def test_an_unknown_way_to_deliver_is_refused(db: Database, clock: Clock) -> None:
+    async with hosting(db, clock) as host:
+        chat = await host.create(None)
+        with pytest.raises(InvalidInput, match="queue, steer, interrupt"):
+            await chat.send("now", "at once")  # type: ignore[arg-type]

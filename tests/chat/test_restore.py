@@ -17,7 +17,7 @@ from holdfast.chat.rows import ChatRow, Status, Stored
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.messages import Message
-from tests.chat.chats import Chats
+from tests.chat.chats import Chats, restore
 from tests.kernel.histories import answer, call, checkpoint, prompt, result, results
 
 NEW: Final = NewChat(id="c1", agent="agent", message=None)
@@ -31,8 +31,8 @@ def exported(messages: Sequence[Message], gone: range = range(0)) -> list[Stored
     ]
 
 
-async def restore(chats: Chats, messages: Sequence[Stored]) -> ChatRow:
-    return await chats.do(lifecycle.restore, NEW, messages)
+async def restore_new(chats: Chats, messages: Sequence[Stored]) -> ChatRow:
+    return await chats.do(restore, NEW, messages)
 
 
 ASKED: Final = (prompt(), answer(call("a")))
@@ -68,7 +68,7 @@ BROKEN: Final[Mapping[str, list[Stored]]] = {
 @pytest.mark.parametrize("what", BROKEN)
 async def test_what_no_chat_can_have_said_is_refused(chats: Chats, what: str) -> None:
     with pytest.raises(InvalidInput):
-        await restore(chats, BROKEN[what])
+        await restore_new(chats, BROKEN[what])
     assert (await chats.everything())["chats"] == []
 
 
@@ -100,7 +100,7 @@ async def test_a_chat_in_any_state_can_be_made_again(chats: Chats, state: str) -
     await STATES[state](chats)
     said = await chats.ask(queries.read_messages, "c1", limit=100, superseded=True)
     new = NewChat(id="c2", agent="agent", message=None)
-    made = await chats.do(lifecycle.restore, new, said)
+    made = await chats.do(restore, new, said)
     assert made.status is Status.IDLE
     again = await chats.ask(queries.read_messages, "c2", limit=100, superseded=True)
     assert [one.message for one in again[: len(said)]] == [one.message for one in said]
@@ -117,7 +117,7 @@ async def test_a_chat_of_no_history_is_what_a_new_one_is(
     await chats.do(lifecycle.create, new)
     created, told = await chats.everything(), chats.take_notices()
     await chats.db.write(lambda tx: tx.execute("DELETE FROM chats"))
-    await chats.do(lifecycle.restore, new, [])
+    await chats.do(restore, new, [])
     assert (await chats.everything(), chats.take_notices()) == (created, told)
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from holdfast.chat.row_lock import fence_of
 from holdfast.chat.rows import Queued, Stored
-from holdfast.chat.transitions import lifecycle, runner, user
+from holdfast.chat.transitions import runner, user
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.store.database import Tx
 from holdfast.store.sqlite.database import open_sqlite
 from holdfast.testing import Clock
-from tests.chat.chats import FAILURE, Chats, answer, prompt
+from tests.chat.chats import FAILURE, Chats, answer, prompt, restore
 
 LONG = 2_000
 
@@ -25,7 +25,7 @@ async def given_long(chats: Chats, id: str, messages: int) -> None:
     said = [answer("yes") if number % 2 else prompt("?") for number in range(messages)]
     stored = [Stored(number, 1, message, None, 1) for number, message in enumerate(said, 1)]
     new = NewChat(id=id, agent="agent", message=None)
-    await chats.do(lifecycle.restore, new, stored)
+    await chats.do(restore, new, stored)
 
 
 async def send(chats: Chats, id: str) -> None:

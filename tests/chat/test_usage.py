@@ -15,7 +15,7 @@ from holdfast.chat.transitions.commit_step import COMMIT_STEP, StepCommit
 from holdfast.chat.transitions.lifecycle import NewChat, Spawn
 from holdfast.chat.transitions.runner import Outcome
 from holdfast.kernel.messages import Usage
-from tests.chat.chats import FAILURE, Chats, answer, asks, leftover, made, prompt
+from tests.chat.chats import FAILURE, Chats, answer, asks, leftover, made, prompt, restore
 
 USED = Usage(100, 20, 5, 50, 7, 0.5)
 UNPRICED = structs.replace(USED, cost=None)
@@ -126,7 +126,7 @@ async def test_a_chat_that_is_imported_does_not_pay_for_what_was_said_elsewhere(
     await chats.running("c1")
     await chats.commit("c1", answer("one", usage=USED))
     said = await chats.history("c1")
-    await chats.do(lifecycle.restore, NewChat(id="i", agent="agent", message=None), said)
+    await chats.do(restore, NewChat(id="i", agent="agent", message=None), said)
     assert (await spent(chats, "i"), await spent(chats, "c1")) == (times(0), times(1))
     assert (await chats.history("i"))[1].message.usage == USED
     await chats.send("i", "go on")

@@ -36,7 +36,7 @@ from tests.server.api import _world, agent
 from tests.test_host import ask_user, pay
 
 HERE_ONLY = frozenset(
-    ("agents", "feed", "agent", "check_choice", "workers", "adopt", "export_pieces")
+    ("agents", "feed", "agent", "check_choice", "workers", "handle", "adopt", "export_pieces")
 )
 """What is for those who serve it: agents are objects, and stay here."""
 THERE_ONLY = frozenset(("watch",))

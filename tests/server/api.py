@@ -18,14 +18,16 @@ from msgspec import structs
 
 import holdfast.server.routes  # noqa: F401 - so that there are operations
 from holdfast.agent import Agent
+from holdfast.chat.errors import ChatNotFound
 from holdfast.chat.host import Host
+from holdfast.chat.row_lock import read_chat
 from holdfast.host import serving
 from holdfast.kernel.ports import Ports
 from holdfast.server.app import API_PREFIX, ApiServer, Identity, Limits, application
 from holdfast.server.json import from_json, to_json
-from holdfast.server.policy import ALL_SCOPES, ApiCaller, ChatRelation, Role
+from holdfast.server.policy import ALL_SCOPES, ApiCaller, ChatAccess, ChatRelation, Role
 from holdfast.server.problem import Unauthenticated
-from holdfast.store.database import Database, Tx
+from holdfast.store.database import Database
 from holdfast.testing import Clock, ScriptedModel, ports
 from holdfast.worker.options import WorkerOptions
 
@@ -49,17 +51,14 @@ class Named:
             raise Unauthenticated(f"nobody has the role {role!r}")
         return ApiCaller(user, known[role], ALL_SCOPES, token="test")
 
-    async def relation(self, caller: ApiCaller, chat_id: str) -> ChatRelation | None:
+    async def access(self, caller: ApiCaller, chat_id: str) -> ChatAccess | None:
         """From the owner. A chat with the label `shared` = the user's name is shared with them."""
-
-        async def read(tx: Tx) -> Any:
-            return await tx.one("SELECT owner, labels FROM chats WHERE id = :id", {"id": chat_id})
-
-        row = await self._db.read(read)
-        if row is None:
+        try:
+            row = await self._db.read(lambda tx: read_chat(tx, chat_id))
+        except ChatNotFound:
             return None
-        labels: dict[str, str] = from_json(row[1].encode(), dict[str, str])
-        return ChatRelation(owns=row[0] == caller.user, shared=labels.get("shared") == caller.user)
+        shared = row.labels.get("shared") == caller.user
+        return ChatAccess(row, ChatRelation(owns=row.owner == caller.user, shared=shared))
 
 
 class Answer(NamedTuple):

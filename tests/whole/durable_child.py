@@ -12,12 +12,15 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 from holdfast.agent import Agent
-from holdfast.chat.idempotency import Key, UserOperations
+from holdfast.chat.idempotency import Key, once
 from holdfast.chat.queries import list_chats
-from holdfast.chat.transitions.lifecycle import NewChat
+from holdfast.chat.rows import ChatRow, Queued
+from holdfast.chat.transitions.lifecycle import NewChat, create
+from holdfast.chat.transitions.user import Sent, send
 from holdfast.kernel.messages import Usage, user_message
 from holdfast.kernel.model import (
     ArgumentsDelta,
@@ -92,11 +95,10 @@ async def main(url: str, effects: Path) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with open_database(url, now=ports.now) as db:
-        machine = UserOperations(db, ports)
         worker = Worker(db, Live(), {"agent": agent}, ports, QUICK)
         async with worker.running():
             say("ready")
-            orders = asyncio.create_task(listen(machine, db, ports))
+            orders = asyncio.create_task(listen(db, ports))
             await stop.wait()
             orders.cancel()
         say("stopped")
@@ -111,7 +113,7 @@ async def at_rest(db: Database, count: int) -> None:
         await asyncio.sleep(0.02)
 
 
-async def listen(machine: UserOperations, db: Database, ports: Ports) -> None:
+async def listen(db: Database, ports: Ports) -> None:
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -120,14 +122,16 @@ async def listen(machine: UserOperations, db: Database, ports: Ports) -> None:
         if order == "create":
             key, prompt = words
             new = NewChat(id=ports.new_id(), agent="agent", message=user_message(prompt))
-            chat = await machine.create(new, Key("test", key, prompt))
+            chat = await once(db, Key("test", key, prompt), ChatRow, partial(create, new_chat=new))
             say("ack", key, chat.id)
         elif order == "rest":
             await at_rest(db, int(words[0]))
             say("resting")
         else:
             chat_id, key, prompt = words
-            await machine.send(chat_id, user_message(prompt), key=Key("test", key, prompt))
+            queued = Queued(ports.new_id(), "queue", user_message(prompt), 0)
+            change = partial(send, chat_id=chat_id, message=queued)
+            await once(db, Key("test", key, prompt), Sent, change)
             say("ack", key, chat_id)
 
 

@@ -14,6 +14,7 @@ from holdfast.chat.errors import NothingWaits, TransitionNotAllowed, WrongAnswer
 from holdfast.chat.journal import put_call
 from holdfast.chat.row_lock import lock
 from holdfast.chat.rows import ActionAnswer, ChatRow, JournalCall, Rule
+from holdfast.chat.transitions import user
 from holdfast.hooks import Context
 from holdfast.kernel.approval import digest
 from holdfast.kernel.decide import Approved, Recorded
@@ -67,9 +68,9 @@ def allowed(row: JournalCall, **changed: Any) -> ActionAnswer:
 
 
 async def resolve(
-    life: Life, chat_id: str, row: JournalCall, answer: ActionAnswer, **more: Any
+    life: Life, chat_id: str, row: JournalCall, answer: ActionAnswer, rule: Rule | None = None
 ) -> ChatRow:
-    return await life.operations.resolve(chat_id, {row.call_id: answer}, **more)
+    return await life.do(user.resolve, chat_id, {row.call_id: answer}, rule)
 
 
 async def outcomes(life: Life, chat_id: str) -> dict[str, tuple[str, str]]:
@@ -236,9 +237,9 @@ async def test_an_approval_is_void_when_the_turn_is(
         await anyio.sleep(1)
         assert life.faulty_db.waiting == ["start_calls"]
         if how == "edit":
-            await life.operations.edit(chat_id, 1, user_message("else"))
+            await life.do(user.edit, chat_id, 1, user_message("else"))
         else:
-            await life.operations.interrupt(chat_id)
+            await life.do(user.interrupt, chat_id)
         life.faulty_db.resume()
         await life.rest(chat_id)
         assert mail.sent == []
@@ -412,7 +413,7 @@ async def test_a_call_in_doubt_that_is_interrupted_may_have_taken_effect(
     chat_id = await doubt.cut(db, clock)
     async with living(db, doubt.model, [doubt.tool], clock=clock, seed=1) as second:
         await waiting(second, chat_id)
-        await second.operations.interrupt(chat_id)
+        await second.do(user.interrupt, chat_id)
         await second.rest(chat_id)
         ((outcome, text),) = (await outcomes(second, chat_id)).values()
         assert (outcome, text[-26:]) == ("interrupted", " It may have taken effect.")
@@ -561,9 +562,9 @@ async def test_many_at_once_are_resolved_all_or_not_at_all(db: Database, clock: 
         rows = await waiting(life, chat_id)
         given = {row.call_id: answer_text(row) for row in rows.values()}
         with pytest.raises(NothingWaits):
-            await life.operations.resolve(chat_id, given | {"call_9": answer_text(rows["asks"])})
+            await life.do(user.resolve, chat_id, given | {"call_9": answer_text(rows["asks"])})
         assert await life.journal(chat_id) == rows
-        await life.operations.resolve(chat_id, given)
+        await life.do(user.resolve, chat_id, given)
         await life.rest(chat_id)
         assert len(await outcomes(life, chat_id)) == 2
 
@@ -713,8 +714,8 @@ async def test_calls_that_need_nobody_run_before_the_chat_waits(
         assert set(rows) == {"mail", "asks"}
         assert await outcomes(life, chat_id) == {"call_2": ("ok", "acted")}
         given = {"mail": allowed(rows["mail"]), "asks": answer_text(rows["asks"])}
-        await life.operations.resolve(
-            chat_id, {rows[name].call_id: answer for name, answer in given.items()}
+        await life.do(
+            user.resolve, chat_id, {rows[name].call_id: answer for name, answer in given.items()}
         )
         await life.rest(chat_id)
         request = life.agent.model.requests[-1]  # type: ignore[union-attr]

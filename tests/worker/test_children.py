@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from holdfast.chat import queries
+from holdfast.chat.transitions import user
 from holdfast.kernel.messages import ToolResult
 from holdfast.kernel.model import Request
 from holdfast.store.database import Database
@@ -109,7 +110,7 @@ async def test_a_wait_that_reaches_its_deadline_reports_finished_children_and_th
             slow: {"status": "running", "title": "S"},
         }
         assert second.text == first.text
-        await life.operations.interrupt(slow)
+        await life.do(user.interrupt, slow)
 
 
 async def test_reports_stand_in_the_order_in_which_the_children_were_named(
@@ -128,7 +129,7 @@ async def test_reports_stand_in_the_order_in_which_the_children_were_named(
         children = await children_of(life, chat_id)
         assert listed == [*sorted(children, reverse=True), "nobody"]
         for child in children:
-            await life.operations.interrupt(child)
+            await life.do(user.interrupt, child)
 
 
 async def test_what_an_unfinished_child_said_between_its_steps_is_not_its_report(
@@ -147,7 +148,7 @@ async def test_what_an_unfinished_child_said_between_its_steps_is_not_its_report
         (child,) = await children_of(life, chat_id)
         made = results_of(await life.history(chat_id))[-1]
         assert json.loads(made.text) == [{"agent": child, "status": "running"}]
-        await life.operations.interrupt(child)
+        await life.do(user.interrupt, child)
 
 
 async def test_an_agent_lists_the_agents_that_it_spawned(db: Database, clock: Clock) -> None:
@@ -161,7 +162,7 @@ async def test_an_agent_lists_the_agents_that_it_spawned(db: Database, clock: Cl
             quick: {"name": "agent", "title": "quick", "status": "idle"},
             slow: {"name": "agent", "title": "S", "status": "running"},
         }
-        await life.operations.interrupt(slow)
+        await life.do(user.interrupt, slow)
 
 
 async def test_an_agent_without_children_lists_none_and_not_those_of_others(
@@ -248,7 +249,7 @@ async def test_interrupting_a_parent_stops_its_children(db: Database, clock: Clo
         (child,) = await children_of(life, chat_id)
         await life.until(child, lambda chat: chat.worker_id is not None)
         await anyio.sleep(1)
-        await life.operations.interrupt(chat_id)
+        await life.do(user.interrupt, chat_id)
         assert (await life.rest(child, 5)).status == "idle"
         assert (await life.chat(chat_id)).status == "idle"
 

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.chat.queries import list_chats
 from holdfast.chat.rows import ChatRow
-from holdfast.chat.transitions import claims
+from holdfast.chat.transitions import claims, lifecycle, user
 from holdfast.chat.transitions.claims import ClaimPool
 from holdfast.chat.transitions.lifecycle import NewChat, Spawn
 from holdfast.kernel.messages import user_message
@@ -112,7 +112,7 @@ async def test_a_chat_that_kills_whoever_claims_it_is_parked(db: Database, clock
         assert chat.error is not None
         assert chat.error.kind == "poison"
         assert model.requests == []
-        await life.operations.retry(chat_id)
+        await life.do(user.retry, chat_id)
         assert (await life.rest(chat_id)).status == "idle"
 
 
@@ -138,7 +138,7 @@ async def test_a_chat_whose_agent_nobody_knows_waits_for_somebody_who_does(
 ) -> None:
     async with living(db, ["Never."], clock=clock) as life:
         new = NewChat(id="odd", agent="odd", message=user_message("?"))
-        await life.operations.create(new)
+        await life.do(lifecycle.create, new)
         await anyio.sleep(60)
         chat = await life.chat("odd")
         assert (chat.status, chat.worker_id, chat.epoch) == ("running", None, 0)
@@ -186,7 +186,7 @@ async def test_a_busy_worker_looks_after_its_chats_all_the_same(db: Database, cl
         life.faulty_db.notices = drops_changes
         chat_id = await life.begin()
         await anyio.sleep(2)
-        await life.operations.interrupt(chat_id)
+        await life.do(user.interrupt, chat_id)
         for _ in range(10):
             await anyio.sleep(1)
             await life.begin()
@@ -262,7 +262,7 @@ async def test_a_chat_that_cannot_be_read_ends_in_an_error_that_says_so(
         assert chat.error.kind == "internal"
         assert "reference" in chat.error.detail
         await execute(db, "UPDATE queue SET body = :body", body=body)
-        await life.operations.retry(chat_id)
+        await life.do(user.retry, chat_id)
         await life.rest(chat_id)
         assert (await life.lines(chat_id))[-1] == "answer: Again."
 
@@ -285,8 +285,8 @@ async def test_what_may_not_run_is_never_taken(db: Database, clock: Clock) -> No
         idle = await life.begin()
         await life.rest(idle)
         archived = NewChat(id="archived", agent="agent", message=None)
-        await life.operations.create(archived)
-        await life.operations.archive("archived")
+        await life.do(lifecycle.create, archived)
+        await life.do(lifecycle.archive, "archived")
         await anyio.sleep(30)
         me = claims.WorkerRow(id="x", agents=("agent",), lease=0)
         limits: dict[ClaimPool, int] = {"urgent": 10, "root": 10, "child": 10}

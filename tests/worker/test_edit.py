@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from holdfast.chat.transitions import user
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database, Tx
@@ -15,7 +16,7 @@ from tests.worker.workers import SECOND, Life, asks, living
 
 
 async def edit(life: Life, chat_id: str, text: str = "else", number: int = 1) -> Any:
-    return await life.operations.edit(chat_id, number, user_message(text))
+    return await life.do(user.edit, chat_id, number, user_message(text))
 
 
 async def outcomes(db: Database, chat_id: str) -> dict[str, str]:
@@ -242,7 +243,7 @@ async def test_a_chat_that_is_being_stopped_goes_on_with_what_was_said_instead(
         life.faulty_db.hold("settle")
         chat_id = await life.begin()
         await anyio.sleep(2)
-        await life.operations.interrupt(chat_id)
+        await life.do(user.interrupt, chat_id)
         await anyio.sleep(1)
         await edit(life, chat_id)
         life.faulty_db.resume()

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from holdfast.chat.queries import spent
+from holdfast.chat.transitions import user
 from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.policy import ContextLimits, Policy
@@ -40,7 +41,7 @@ async def test_an_error_that_stays_is_shown_with_a_reference_into_the_log(
         assert chat.error.kind == "internal"
         (reference,) = [word for word in chat.error.detail.split() if word.startswith("0-id")]
         assert reference in caplog.text
-        await life.operations.retry(chat.id)
+        await life.do(user.retry, chat.id)
         assert (await life.rest(chat.id)).status == "idle"
 
 
@@ -78,7 +79,7 @@ async def test_an_answer_is_not_committed_again_to_a_history_that_was_edited_mea
         life.faulty_db.refuse("commit", 2)
         chat_id = await life.begin()
         await life.until(chat_id, lambda chat: life.faulty_db.writes["commit"] > 0)
-        await life.operations.edit(chat_id, 1, user_message("else"))
+        await life.do(user.edit, chat_id, 1, user_message("else"))
         await life.rest(chat_id)
         assert await life.lines(chat_id) == ["prompt: else", "answer: New."]
         assert await spent_input(life, chat_id) == 12
@@ -116,7 +117,7 @@ async def test_an_answer_is_counted_once_that_is_interrupted_when_its_commit_bro
         chat_id = await life.begin()
         await anyio.sleep(10)
         assert life.faulty_db.waiting == ["fail"]
-        await life.operations.interrupt(chat_id)
+        await life.do(user.interrupt, chat_id)
         life.faulty_db.resume()
         chat = await life.rest(chat_id)
         assert chat.status == "idle"
@@ -195,7 +196,7 @@ async def test_what_a_summary_cost_whose_commit_broke_is_counted(
         chat_id = await life.begin()
         await life.rest(chat_id)
         life.faulty_db.refuse("finish_turn")
-        await life.operations.compact(chat_id)
+        await life.do(user.compact, chat_id)
         await life.until(chat_id, lambda chat: chat.status == "idle" and not chat.compaction)
         assert await spent_input(life, chat_id) == 6
 
@@ -255,7 +256,7 @@ async def test_beginnings_that_never_can_be_written_down_end_the_turn_with_the_c
         assert chat.error.kind == "internal"
         assert results_of(await life.history(chat_id)) == []
         assert ran == []
-        await life.operations.retry(chat_id)
+        await life.do(user.retry, chat_id)
         await life.rest(chat_id)
         assert ran == ["act"]
 
@@ -386,12 +387,12 @@ async def test_what_a_summary_cost_that_was_stopped_is_counted(db: Database, clo
     async with living(db, script, clock=clock, policy=policy) as life:
         chat_id = await life.begin()
         await life.rest(chat_id)
-        await life.operations.compact(chat_id)
+        await life.do(user.compact, chat_id)
         await anyio.sleep(600)
         await life.interrupted(chat_id)
         counted = await db.read(lambda tx: spent(tx, chat_id))
         assert counted.usage.input == 3
-        await life.operations.compact(chat_id)
+        await life.do(user.compact, chat_id)
         await life.rest(chat_id)
         counted = await db.read(lambda tx: spent(tx, chat_id))
         assert counted.usage.input == 8
@@ -408,7 +409,7 @@ async def test_what_a_summary_cost_that_failed_is_counted(
         chat_id = await life.begin()
         await life.rest(chat_id)
         if asked_by == "a person":
-            await life.operations.compact(chat_id)
+            await life.do(user.compact, chat_id)
         else:
             await life.send(chat_id, "and?")
         chat = await life.rest(chat_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 
+from holdfast.chat.transitions import lifecycle
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.messages import user_message
 from holdfast.store.database import Database
@@ -25,7 +26,7 @@ async def test_every_hook_of_a_durable_chat_knows_the_chat_its_owner_and_its_lab
             labels={"team": "billing"},
             message=user_message("Go."),
         )
-        await life.operations.create(new)
+        await life.do(lifecycle.create, new)
         await life.rest("c1")
     assert recorder.contexts.keys() == HOOKS
     for context in recorder.contexts.values():

@@ -11,6 +11,7 @@ from holdfast.chat.export import markdown
 from holdfast.chat.queries import spent
 from holdfast.chat.rows import TurnOutcome
 from holdfast.chat.snapshots import snapshot_of
+from holdfast.chat.transitions import lifecycle, user
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.hooks import Context
 from holdfast.kernel.assemble import HALF_WRITTEN
@@ -97,7 +98,7 @@ async def test_a_chat_that_nobody_has_begun_with_is_stopped(db: Database, clock:
     async with living(db, [], clock=clock) as life:
         await life.hold("claim")
         chat_id = await life.begin()
-        await life.operations.interrupt(chat_id)
+        await life.do(user.interrupt, chat_id)
         life.faulty_db.resume()
         await life.rest(chat_id)
         assert await life.lines(chat_id) == ["prompt: ?", DURING_ANSWER]
@@ -144,7 +145,7 @@ async def test_a_half_written_call_is_kept_for_people_and_never_sent(
         chat_id = await life.begin()
         # What is queued is delivered by the same runner, right after the settlement.
         await soon(1, lambda: life.send(chat_id, "and?"))
-        await soon(5, lambda: life.operations.interrupt(chat_id))
+        await soon(5, lambda: life.do(user.interrupt, chat_id))
         await life.rest(chat_id)
         (kept,) = [one for one in await life.history(chat_id) if one.visibility == "user"]
         assert (kept.kind, kept.finish, kept.text) == ("answer", "interrupted", "")
@@ -206,7 +207,7 @@ async def test_a_whole_answer_whose_commit_came_too_late_is_kept_whole(
         life.faulty_db.hold("commit")
         chat_id = await life.begin()
         await anyio.sleep(5)
-        await life.operations.interrupt(chat_id)
+        await life.do(user.interrupt, chat_id)
         life.faulty_db.resume()
         chat = await life.rest(chat_id)
         assert await life.lines(chat_id) == ["prompt: ?", "answer: Whole."]
@@ -234,7 +235,7 @@ async def test_calls_of_an_answer_whose_commit_came_too_late_are_not_run(
         life.faulty_db.hold("commit")
         chat_id = await life.begin()
         await anyio.sleep(5)
-        await life.operations.interrupt(chat_id)
+        await life.do(user.interrupt, chat_id)
         life.faulty_db.resume()
         await life.rest(chat_id)
         assert await life.lines(chat_id) == [
@@ -383,14 +384,14 @@ async def test_a_summary_that_was_asked_for_is_stopped(db: Database, clock: Cloc
         chat_id = await life.begin()
         await life.rest(chat_id)
         before = await life.history(chat_id)
-        await life.operations.compact(chat_id)
+        await life.do(user.compact, chat_id)
         await anyio.sleep(5)
         began = clock.now()
         chat = await life.interrupted(chat_id)
         assert clock.now() - began < SECOND
         assert chat.compaction is None
         assert await life.history(chat_id) == before
-        await life.operations.compact(chat_id)
+        await life.do(user.compact, chat_id)
         await life.rest(chat_id)
         assert [m.kind for m in await life.history(chat_id)][2:] == ["checkpoint", "note"]
 
@@ -402,11 +403,11 @@ async def test_a_turn_that_had_ended_is_not_interrupted_by_stopping_a_summary(
         chat_id = await life.begin()
         before = await life.rest(chat_id)
         assert before.outcome == TurnOutcome("stop", 1)
-        await life.operations.compact(chat_id)
+        await life.do(user.compact, chat_id)
         await anyio.sleep(1)
-        await life.operations.interrupt(chat_id)
+        await life.do(user.interrupt, chat_id)
         assert (await life.rest(chat_id)).outcome == before.outcome
-        await life.operations.compact(chat_id)
+        await life.do(user.compact, chat_id)
         await anyio.sleep(1)
         await life.send(chat_id, "more", "interrupt")
         assert (await life.rest(chat_id)).outcome == TurnOutcome("stop", 1)
@@ -430,7 +431,7 @@ async def test_a_summary_of_what_was_stopped_does_not_go_on_with_it(
         await life.rest(chat_id)
         await life.send(chat_id, "more")
         await stop_after(life, chat_id, 5, clock)
-        await life.operations.compact(chat_id)
+        await life.do(user.compact, chat_id)
         chat = await life.rest(chat_id)
         assert chat.outcome is not None
         assert chat.outcome.reason == "interrupted"
@@ -449,8 +450,8 @@ async def test_a_summary_of_a_copy_that_ends_in_the_middle_does_not_go_on_with_i
         await life.send(chat_id, "more")
         await life.rest(chat_id)
         new = NewChat(id=life.ports.new_id(), agent=life.agent.name, message=None)
-        copy = (await life.operations.fork(chat_id, 3, new)).id
-        await life.operations.compact(copy)
+        copy = (await life.do(lifecycle.fork, chat_id, 3, new)).id
+        await life.do(user.compact, copy)
         await life.rest(copy)
         kinds = [m.kind for m in await life.history(copy)]
         assert kinds == ["prompt", "answer", "prompt", "checkpoint", "note"]
@@ -546,11 +547,11 @@ async def test_stopping_twice_is_stopping_once(db: Database, clock: Clock) -> No
     async with living(db, [[say("Half"), hang()]], clock=clock) as life:
         chat_id = await life.begin()
         await anyio.sleep(2)
-        once = await life.operations.interrupt(chat_id)
-        twice = await life.operations.interrupt(chat_id)
+        once = await life.do(user.interrupt, chat_id)
+        twice = await life.do(user.interrupt, chat_id)
         rested = await life.rest(chat_id)
         assert twice in (once, rested)  # the worker may have been between them
-        assert await life.operations.interrupt(chat_id) == rested
+        assert await life.do(user.interrupt, chat_id) == rested
         assert await life.lines(chat_id) == ["prompt: ?", "answer: Half", DURING_ANSWER]
 
 
@@ -565,7 +566,7 @@ async def test_after_a_crash_what_was_written_down_of_the_answer_is_kept(
         chat_id = await first.begin()
         await anyio.sleep(2)
         await first.die()
-        await first.operations.interrupt(chat_id)
+        await first.do(user.interrupt, chat_id)
     async with living(db, model, clock=clock, seed=1) as second:
         await second.rest(chat_id)
         _, partial, marker = await second.history(chat_id)
@@ -609,7 +610,7 @@ async def test_a_crash_before_the_settlement_loses_nothing_that_was_written_down
         chat_id = await first.begin()
         await anyio.sleep(3)
         first.faulty_db.hold("settle")
-        await first.operations.interrupt(chat_id)
+        await first.do(user.interrupt, chat_id)
         await anyio.sleep(1)
         assert first.faulty_db.waiting == ["settle"]
         await first.die()

@@ -178,7 +178,7 @@ async def test_an_interrupt_that_comes_before_the_commit_leaves_no_word_of_a_chi
         chat_id = await life.begin()
         await anyio.sleep(1)
         assert life.faulty_db.waiting == ["commit_step"]
-        await life.operations.interrupt(chat_id)
+        await life.do(user.interrupt, chat_id)
         life.faulty_db.resume()
         await life.rest(chat_id)
         (made,) = results_of(await life.history(chat_id))
@@ -230,7 +230,7 @@ async def test_a_call_that_is_about_to_begin_is_not_disturbed_by_a_title(
         life.faulty_db.hold("start_calls")
         chat_id = await life.begin()
         await anyio.sleep(1)
-        await life.operations.update(chat_id, {"title": "t"})
+        await life.do(user.update, chat_id, {"title": "t"})
         life.faulty_db.resume()
         await life.rest(chat_id)
         assert [outcome(one) for one in results_of(await life.history(chat_id))] == [DONE]
@@ -321,8 +321,8 @@ async def test_a_call_that_is_stopped_as_it_starts_leaves_nothing_in_the_journal
         chat_id = await life.begin()
         acts: dict[str, Callable[[], Any]] = {
             "steer": lambda: life.send(chat_id, "stop that", "steer"),
-            "interrupt": lambda: life.operations.interrupt(chat_id),
-            "edit": lambda: life.operations.edit(chat_id, 1, user_message("else")),
+            "interrupt": lambda: life.do(user.interrupt, chat_id),
+            "edit": lambda: life.do(user.edit, chat_id, 1, user_message("else")),
         }
         await life.faulty_db.committing("start_calls", acts[how])
         await life.rest(chat_id)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
+from holdfast.chat.transitions import user
 from holdfast.kernel.policy import Policy, Retry
 from holdfast.kernel.tool import ToolContext, tool
 from holdfast.live.broadcast import AttemptReset, DeltaReader, LiveEvent
@@ -171,7 +172,7 @@ async def test_what_was_stopped_or_edited_away_is_no_longer_shown(
     async with living(db, script, clock=clock) as life:
         chat_id = await life.begin()
         await anyio.sleep(1)
-        await life.operations.edit(chat_id, 1, user_message("else"))
+        await life.do(user.edit, chat_id, 1, user_message("else"))
         await anyio.sleep(1)
         async with life.live.read(chat_id) as reader:
             assert texts(reader.take()) == "More"

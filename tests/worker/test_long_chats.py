@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.chat import files
 from holdfast.chat.row_lock import lock
+from holdfast.chat.transitions import user
 from holdfast.kernel.messages import Message, Text, user_message
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database, Tx
@@ -152,9 +153,9 @@ async def test_what_people_do_meanwhile_costs_no_more_in_a_long_chat(
             await anyio.sleep(1.5)
             before = life.faulty_db.rows
             if what == "title":
-                await life.operations.update(chat_id, {"title": "t"})
+                await life.do(user.update, chat_id, {"title": "t"})
             elif what == "interrupt":
-                await life.operations.interrupt(chat_id)
+                await life.do(user.interrupt, chat_id)
             else:
                 await life.send(chat_id, "more", what)  # type: ignore[arg-type]
             await life.rest(chat_id)

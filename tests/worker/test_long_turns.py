@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.chat.rows import Status
+from holdfast.chat.transitions import user
 from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.tool import tool
 from holdfast.options import ContextLimits, Policy
@@ -83,7 +84,7 @@ async def test_a_retry_after_a_compaction_that_did_not_help_tries_again(
     model = ScriptedModel([*FAILS, SUMMARY, UNDER, "Done."])
     async with living(db, model, [look], clock=clock, policy=NARROW) as life:
         chat_id = await failed_chat(life)
-        await life.operations.retry(chat_id)
+        await life.do(user.retry, chat_id)
         chat = await life.rest(chat_id)
         assert chat.status is Status.IDLE
         assert (await life.lines(chat_id))[-1] == "answer: Done."
@@ -94,7 +95,7 @@ async def test_a_retry_that_does_not_help_either_fails_again(db: Database, clock
     model = ScriptedModel([*FAILS, SUMMARY, OVER, "never asked"])
     async with living(db, model, [look], clock=clock, policy=NARROW) as life:
         chat_id = await failed_chat(life)
-        await life.operations.retry(chat_id)
+        await life.do(user.retry, chat_id)
         chat = await life.rest(chat_id)
         assert chat.error is not None
         assert chat.error.kind == "still_over_limit"
@@ -108,7 +109,7 @@ async def test_a_retry_after_an_overflow_that_could_not_be_helped_asks_again(
     model = ScriptedModel(["One. " * 500, overflow, SUMMARY, overflow, "Done."])
     async with living(db, model, [look], clock=clock) as life:
         chat_id = await failed_chat(life)
-        await life.operations.retry(chat_id)
+        await life.do(user.retry, chat_id)
         chat = await life.rest(chat_id)
         assert chat.status is Status.IDLE
         assert (await life.lines(chat_id))[-1] == "answer: Done."

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import anyio
 import pytest
 
+from holdfast.chat.transitions import user
 from holdfast.kernel.decide import Recorded
 from holdfast.kernel.messages import Text, ToolResult, user_message
 from holdfast.kernel.tool import tool
@@ -107,12 +108,12 @@ async def test_stopping_is_the_same(db: Database, clock: Clock, fate: str) -> No
         life.faulty_db.notices = FATES[fate]()
         chat_id = await life.begin()
         await anyio.sleep(7)
-        await life.operations.interrupt(chat_id)
+        await life.do(user.interrupt, chat_id)
         await within_a_poll(life, chat_id, clock)
         assert (await life.lines(chat_id))[1] == "answer: Half"
         await life.send(chat_id, "look")
         await anyio.sleep(7)
-        await life.operations.interrupt(chat_id)
+        await life.do(user.interrupt, chat_id)
         await within_a_poll(life, chat_id, clock)
         assert "results: interrupted Interrupted by the user." in await life.lines(chat_id)
 
@@ -134,7 +135,7 @@ async def test_editing_is_the_same(db: Database, clock: Clock, fate: str) -> Non
         life.faulty_db.notices = FATES[fate]()
         chat_id = await life.begin()
         await anyio.sleep(7)
-        await life.operations.edit(chat_id, 1, user_message("else"))
+        await life.do(user.edit, chat_id, 1, user_message("else"))
         await within_a_poll(life, chat_id, clock)
         assert await life.lines(chat_id) == ["prompt: else", "answer: Else."]
 
@@ -146,7 +147,7 @@ async def test_answering_an_action_is_the_same(db: Database, clock: Clock, fate:
         chat_id = await life.begin()
         await life.until(chat_id, lambda chat: chat.status == "requires_action")
         result = ToolResult("call_1", "asks", (Text("here"),))
-        await life.operations.resolve(chat_id, {"call_1": Recorded(result)})
+        await life.do(user.resolve, chat_id, {"call_1": Recorded(result)})
         await within_a_poll(life, chat_id, clock)
         assert (await life.lines(chat_id))[2:] == ["results: ok here", "answer: Thanks."]
 

@@ -15,6 +15,7 @@ from opentelemetry import context, trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode
 
 from holdfast.agent import Agent
+from holdfast.chat.transitions import user
 from holdfast.hooks import Context
 from holdfast.host import serving
 from holdfast.kernel.compact import SUMMARY_SECTIONS
@@ -138,7 +139,7 @@ async def test_a_summary_is_a_compaction_and_no_step(db: Database, clock: Clock)
         model = life.agent.model.name  # type: ignore[union-attr]
         chat_id = await life.begin()
         await life.rest(chat_id)
-        await life.operations.compact(chat_id)
+        await life.do(user.compact, chat_id)
         await life.rest(chat_id)
     told = lines(meters)
     assert told['holdfast_compactions_total{outcome="summary"}'] == 1
@@ -440,7 +441,7 @@ async def test_the_spans_of_a_summary_are_there_too(db: Database, clock: Clock) 
     async with living(db, script, clock=clock, observer=tracing(spans)) as life:
         chat_id = await life.begin()
         await life.rest(chat_id)
-        await life.operations.compact(chat_id)
+        await life.do(user.compact, chat_id)
         await life.rest(chat_id)
     *_, summary = spans.all
     assert summary.name.startswith("chat ")

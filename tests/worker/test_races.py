@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import anyio
 from msgspec.structs import replace
 
+from holdfast.chat.transitions import user
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.model import Delta, Request
 from holdfast.kernel.tool import tool
@@ -34,7 +35,7 @@ async def test_a_once_tool_is_not_run_again_when_its_chat_gets_another_runner(
         chat_id = await life.begin()
         await anyio.sleep(1)
         fail_next_read(life, RuntimeError("a defect of our own"))
-        await life.operations.update(chat_id, {"title": "news"})
+        await life.do(user.update, chat_id, {"title": "news"})
         await life.rest(chat_id)
         assert ran == ["charge"]
 
@@ -50,7 +51,7 @@ async def test_a_tool_is_stopped_by_an_interrupt_that_comes_just_before_it_begin
     async with living(db, [[pause(5), call("slow")], "Done."], [slow], clock=clock) as life:
         chat_id = await life.begin()
         await anyio.sleep(1)
-        await life.operations.update(chat_id, {"title": "news"})  # the journal has to be read again
+        await life.do(user.update, chat_id, {"title": "news"})  # the journal has to be read again
         await anyio.sleep(1)
         read = life.faulty_db.read
 
@@ -59,7 +60,7 @@ async def test_a_tool_is_stopped_by_an_interrupt_that_comes_just_before_it_begin
                 return await read(transaction, short=short)
             life.faulty_db.read = read  # type: ignore[method-assign]
             made = await read(transaction, short=short)
-            await life.operations.interrupt(chat_id)
+            await life.do(user.interrupt, chat_id)
             await anyio.sleep(1)
             return made
 
@@ -83,7 +84,7 @@ async def test_a_model_that_was_chosen_while_a_step_was_being_committed_is_used(
         life.faulty_db.hold("commit")
         await anyio.sleep(10)
         assert life.faulty_db.waiting == ["commit"]
-        await life.operations.update(chat_id, {"effort": "high"})
+        await life.do(user.update, chat_id, {"effort": "high"})
         life.faulty_db.resume()
         await life.rest(chat_id)
         model = life.agent.model
@@ -103,7 +104,7 @@ async def test_a_notice_that_cannot_be_looked_at_disturbs_no_step(
         chat_id = await life.begin()
         await anyio.sleep(1)
         fail_next_read(life, StoreError("refused for no reason"))
-        await life.operations.update(chat_id, {"title": "news"})
+        await life.do(user.update, chat_id, {"title": "news"})
         await life.rest(chat_id)
         assert [one.outcome for one in results_of(await life.history(chat_id))] == ["ok"]
 
@@ -115,7 +116,7 @@ async def test_a_notice_that_could_not_be_looked_at_is_looked_at_with_the_next_p
         chat_id = await life.begin()
         await anyio.sleep(1)
         fail_next_read(life, StoreError("refused for no reason"))
-        await life.operations.interrupt(chat_id)
+        await life.do(user.interrupt, chat_id)
         before = clock.now()
         await life.rest(chat_id)
         assert clock.now() - before < 10 * SECOND
@@ -138,7 +139,7 @@ async def test_no_tool_outlives_a_runner_that_ended_by_a_defect(db: Database, cl
         await anyio.sleep(1)
         assert running == ["look"]
         fail_next_read(life, RuntimeError("a defect of our own"))
-        await life.operations.update(chat_id, {"title": "news"})
+        await life.do(user.update, chat_id, {"title": "news"})
         await anyio.sleep(1)
         assert running == []
         await life.rest(chat_id)
@@ -193,7 +194,7 @@ async def test_what_an_answer_cost_that_an_edit_abandoned_is_counted(
         life.faulty_db.hold("commit")
         chat_id = await life.begin()
         await anyio.sleep(1)
-        await life.operations.edit(chat_id, 1, user_message("else"))
+        await life.do(user.edit, chat_id, 1, user_message("else"))
         life.faulty_db.resume()
         await life.rest(chat_id)
         assert await spent_input(life, chat_id) == 12
@@ -207,7 +208,7 @@ async def test_what_a_committed_answer_cost_is_counted_once_when_nobody_heard_of
         life.faulty_db.lose("commit")
 
         async def edit() -> None:
-            await life.operations.edit(chat_id, 1, user_message("else"))
+            await life.do(user.edit, chat_id, 1, user_message("else"))
 
         async with anyio.create_task_group() as group:
             group.start_soon(life.faulty_db.committing, "commit", edit)
@@ -267,7 +268,7 @@ async def test_what_is_our_own_doing_is_no_news_however_late_it_is_looked_at(
             stopped.append(scope.interruption.requested)
 
         life.faulty_db.read = late  # type: ignore[method-assign]
-        await life.operations.update(chat_id, {"title": "news"})
+        await life.do(user.update, chat_id, {"title": "news"})
         await life.faulty_db.committing("commit", look_at_it)
         await life.rest(chat_id)
         assert stopped == [False]
@@ -316,7 +317,7 @@ async def test_what_an_attempt_said_that_failed_is_kept_when_the_chat_was_stoppe
         chat_id = await life.begin()
         await anyio.sleep(5)
         assert life.faulty_db.waiting == ["record_retry"]
-        await life.operations.interrupt(chat_id)
+        await life.do(user.interrupt, chat_id)
         life.faulty_db.resume()
         await life.rest(chat_id)
         assert (await life.lines(chat_id))[:2] == ["prompt: ?", "answer: Half"]
@@ -332,7 +333,7 @@ async def test_what_an_attempt_cost_that_failed_is_counted_when_an_edit_came_jus
         chat_id = await life.begin()
         await anyio.sleep(1)
         assert life.faulty_db.waiting == ["record_retry"]
-        await life.operations.edit(chat_id, 1, user_message("else"))
+        await life.do(user.edit, chat_id, 1, user_message("else"))
         life.faulty_db.resume()
         await life.rest(chat_id)
         assert await spent_input(life, chat_id) == 12
@@ -347,7 +348,7 @@ async def test_what_an_attempt_cost_that_failed_is_counted_once_when_nobody_hear
         life.faulty_db.lose("record_retry")
 
         async def stop() -> None:
-            await life.operations.interrupt(chat_id)
+            await life.do(user.interrupt, chat_id)
 
         async with anyio.create_task_group() as group:
             group.start_soon(life.faulty_db.committing, "record_retry", stop)
@@ -376,7 +377,7 @@ async def test_a_database_that_forgot_what_was_seen_is_asked_once_and_not_again_
         await anyio.sleep(0.1)
         assert (await life.chat(chat_id)).retry is not None
         life.faulty_db.read = forgetful  # type: ignore[method-assign]
-        await life.operations.update(chat_id, {"title": "news"})
+        await life.do(user.update, chat_id, {"title": "news"})
         await life.rest(chat_id)
         assert asked.count("load") == 1
         assert asked.count("read_row_and_queue") <= 3

@@ -9,6 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from holdfast.chat.transitions import user
 from holdfast.kernel.policy import Wording
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database
@@ -200,7 +201,7 @@ async def test_an_interrupt_is_still_settled(db: Database, clock: Clock) -> None
         chat_id = await life.begin()
         await anyio.sleep(5)
         async with stopping(life):
-            await life.operations.interrupt(chat_id)
+            await life.do(user.interrupt, chat_id)
         chat = await life.chat(chat_id)
         assert chat.status == "idle"
         assert (await life.lines(chat_id))[1] == "answer: Half"

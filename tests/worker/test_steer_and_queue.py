@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from holdfast.chat.rows import Deliver
+from holdfast.chat.transitions import user
 from holdfast.hooks import Context
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.stop_guard import Inject
@@ -162,7 +163,7 @@ async def test_steering_that_is_taken_back_in_time_is_not_delivered(
         await anyio.sleep(1)
         await life.send(chat_id, "2", "steer")
         (queued,) = await life.queue(chat_id)
-        await life.operations.remove_queued(chat_id, queued.id)
+        await life.do(user.remove_queued, chat_id, queued.id)
         await life.rest(chat_id)
         assert await life.lines(chat_id) == ["prompt: 1", "answer: One."]
 
@@ -251,7 +252,7 @@ async def test_a_promoted_message_interrupts_and_is_next(db: Database, clock: Cl
         for text in ("2", "3"):
             await life.send(chat_id, text)
         _, last = await life.queue(chat_id)
-        await life.operations.promote(chat_id, last.id)
+        await life.do(user.promote, chat_id, last.id)
         before = clock.now()
         # One that stays in the queue is delivered again and again, and no time passes.
         chat = await life.until(chat_id, lambda chat: not chat.busy or chat.messages > 20)
@@ -272,8 +273,8 @@ async def test_what_a_person_reorders_is_delivered_in_that_order(
         for text in ("2", "3", "4"):
             await life.send(chat_id, text)
         ids = [one.id for one in await life.queue(chat_id)]
-        await life.operations.reorder(chat_id, [ids[2], ids[0], ids[1]])
-        await life.operations.edit_queued(chat_id, ids[1], user_message("three"))
+        await life.do(user.reorder, chat_id, [ids[2], ids[0], ids[1]])
+        await life.do(user.edit_queued, chat_id, ids[1], user_message("three"))
         await life.rest(chat_id)
         prompts = [m.text for m in await life.history(chat_id) if m.kind == "prompt"]
         assert prompts == ["1", "4", "2", "three"]
@@ -335,7 +336,7 @@ async def test_the_guard_is_asked_when_what_waited_was_taken_back(
         await anyio.sleep(10)
         assert life.faulty_db.waiting == ["finish_turn"]
         (waiting,) = await life.queue(chat_id)
-        await life.operations.remove_queued(chat_id, waiting.id)
+        await life.do(user.remove_queued, chat_id, waiting.id)
         life.faulty_db.resume()
         await life.rest(chat_id)
         assert asked == ["One."]
@@ -345,7 +346,7 @@ async def test_a_message_may_come_with_another_model(db: Database, clock: Clock)
     async with living(db, [[pause(5), "One."]], clock=clock) as life:
         chat_id = await life.begin("1")
         await anyio.sleep(1)
-        await life.operations.send(chat_id, user_message("2"), model="nobody:nothing")
+        await life.send(chat_id, "2", model="nobody:nothing")
         chat = await life.rest(chat_id)
         assert chat.model == "nobody:nothing"
         assert chat.error is not None
@@ -363,7 +364,7 @@ async def test_another_model_is_used_from_the_next_step_on(db: Database, clock: 
     async with living(db, [call("look"), "Never."], [look], clock=clock) as life:
         chat_id = await life.begin()
         await anyio.sleep(1)
-        await life.operations.update(chat_id, {"model": "nobody:nothing"})
+        await life.do(user.update, chat_id, {"model": "nobody:nothing"})
         chat = await life.rest(chat_id)
         assert chat.error is not None
         assert chat.error.kind == "config"

@@ -10,6 +10,7 @@ import pytest
 from holdfast.chat.journal import read_journal
 from holdfast.chat.queries import read_messages, spent
 from holdfast.chat.rows import ChatRow
+from holdfast.chat.transitions import user
 from holdfast.hooks import Context
 from holdfast.kernel import results
 from holdfast.kernel.compact import SUMMARY_SECTIONS
@@ -166,7 +167,7 @@ async def test_the_last_failed_attempt_ends_in_an_error_that_says_why(
         assert "Given up after 2 attempts" in chat.error.message
         (_, partial) = await life.history(chat.id)
         assert (partial.text, partial.visibility) == ("Half an", "user")
-        await life.operations.retry(chat.id)
+        await life.do(user.retry, chat.id)
         await life.rest(chat.id)
         assert (await life.lines(chat.id))[-1] == "answer: Whole."
         request = life.agent.model.requests[-1]  # type: ignore[union-attr]
@@ -232,7 +233,7 @@ async def test_a_wrong_setup_fails_at_once(db: Database, clock: Clock) -> None:
     async with living(db, ["Hi"], clock=clock) as life:
         chat_id = await life.begin()
         await life.rest(chat_id)
-        await life.operations.update(chat_id, {"model": "nobody:nothing"})
+        await life.do(user.update, chat_id, {"model": "nobody:nothing"})
         await life.send(chat_id, "again")
         chat = await life.rest(chat_id)
         assert chat.error is not None
@@ -292,7 +293,7 @@ async def test_a_call_id_of_an_answer_that_was_edited_away_is_another_call(
     async with living(db, script, [note], clock=clock) as life:
         chat_id = await life.begin()
         await anyio.sleep(1)
-        await life.operations.edit(chat_id, 1, user_message("else"))
+        await life.do(user.edit, chat_id, 1, user_message("else"))
         await life.rest(chat_id)
         assert await noted(life, chat_id) == ["noted one", "noted two"]
 
@@ -367,7 +368,7 @@ async def test_a_summary_that_was_asked_for_ends_where_it_began(db: Database, cl
     async with living(db, script, clock=clock) as life:
         chat_id = await life.begin()
         rested = await life.rest(chat_id)
-        await life.operations.compact(chat_id)
+        await life.do(user.compact, chat_id)
         chat = await life.rest(chat_id)
         assert chat.error is None
         assert chat.outcome == rested.outcome
@@ -438,9 +439,9 @@ async def test_whoever_wants_to_know_is_told_once_how_each_turn_ended(
         await life.rest(chat_id)
         await life.send(chat_id, "and?")
         await life.rest(chat_id)
-        await life.operations.retry(chat_id)
+        await life.do(user.retry, chat_id)
         await life.until(chat_id, lambda chat: chat.status == "requires_action")
-        await life.operations.resolve(chat_id, await answers(life, chat_id))
+        await life.do(user.resolve, chat_id, await answers(life, chat_id))
         await anyio.sleep(5)
         await life.interrupted(chat_id)
         life.faulty_db.refuse("finish_turn", 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import anyio
 from msgspec.structs import replace
@@ -13,23 +13,25 @@ from msgspec.structs import replace
 from holdfast.agent import Agent
 from holdfast.chat import queries
 from holdfast.chat.doctor import check
-from holdfast.chat.idempotency import UserOperations
 from holdfast.chat.journal import read_journal
 from holdfast.chat.queue import read_queue
+from holdfast.chat.row_lock import read_chat
 from holdfast.chat.rows import ChatRow, Deliver, JournalCall, Queued, Stored
+from holdfast.chat.transitions import lifecycle, user
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.messages import Message, ToolResult, user_message
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.tool import Tool
 from holdfast.live.broadcast import Live
 from holdfast.observe.observer import UNOBSERVED, Observer
-from holdfast.store.database import ChangeNotice, Database, Transaction
+from holdfast.store.database import ChangeNotice, Database, Transaction, Tx
 from holdfast.testing import Clock, ScriptedModel, ports
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.worker import Worker
 from tests.worker.faulty_database import FaultyDatabase
 
 T = TypeVar("T")
+P = ParamSpec("P")
 SECOND: Final = 1_000_000
 asks: Final = Tool(name="asks", schema={"type": "object", "properties": {}})
 """A tool that the client runs."""
@@ -54,7 +56,6 @@ class Life:
         self.agent = agent
         self.ports = world
         self.live = Live()
-        self.operations = UserOperations(db, world)
         agents = {agent.name: agent}
         self.worker = Worker(self.faulty_db, self.live, agents, world, options, observer=observer)
         self._main: asyncio.Task[None] | None = None
@@ -97,13 +98,26 @@ class Life:
 
     async def begin(self, prompt: str = "?") -> str:
         new = NewChat(id=self.ports.new_id(), agent=self.agent.name, message=user_message(prompt))
-        return (await self.operations.create(new)).id
+        return (await self.do(lifecycle.create, new)).id
 
-    async def send(self, chat_id: str, text: str, deliver: Deliver = "queue") -> None:
-        await self.operations.send(chat_id, user_message(text), deliver)
+    async def do(
+        self,
+        transition: Callable[Concatenate[Tx, P], Awaitable[T]],
+        *args: P.args,
+        **options: P.kwargs,
+    ) -> T:
+        """Carry out a transition, as a user does."""
+        return await self.db.write(lambda tx: transition(tx, *args, **options), short=True)
+
+    async def send(
+        self, chat_id: str, text: str, deliver: Deliver = "queue", *, model: str | None = None
+    ) -> None:
+        message = user_message(text)
+        queued = Queued(self.ports.new_id(), deliver, message, 0, model)
+        await self.do(user.send, chat_id, queued)
 
     async def chat(self, chat_id: str) -> ChatRow:
-        return await self.operations.read(chat_id)
+        return await self.db.read(lambda tx: read_chat(tx, chat_id))
 
     async def rest(self, chat_id: str, seconds: float = 600) -> ChatRow:
         """Return the chat once it is idle or in error."""
@@ -132,7 +146,7 @@ class Life:
 
     async def interrupted(self, chat_id: str) -> ChatRow:
         """Interrupt the chat, and wait until it is idle."""
-        await self.operations.interrupt(chat_id)
+        await self.do(user.interrupt, chat_id)
         return await self.rest(chat_id)
 
     async def journal(self, chat_id: str) -> dict[str, JournalCall]:

@@ -11,6 +11,6 @@ A transition is a function of a `Tx`. It locks its chat with `row_lock.begin` or
 `begin_fenced`; changes the chat as a value; and closes it. It must not wait for anything but the
 database, and must not send notices itself. Chats are locked from parent to child, never upwards.
 
-Read `user.py` first. The caller of users' transitions is `chat/idempotency.py`; runners call theirs
+Read `user.py` first. The caller of users' transitions is `chat/handle.py`; runners call theirs
 through `worker/fenced_chat.py`.
 """

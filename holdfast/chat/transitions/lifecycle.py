@@ -295,13 +295,8 @@ def rows_of(chat_id: str, messages: Sequence[Stored]) -> RestoredRows:
     return RestoredRows(rows, superseded)
 
 
-async def restore(tx: Tx, new_chat: NewChat, messages: Sequence[Stored]) -> ChatRow:
+async def restore(tx: Tx, new_chat: NewChat, rows: RestoredRows) -> ChatRow:
     """Create an idle chat with exported messages under the same numbers."""
-    return await restore_rows(tx, new_chat, rows_of(new_chat.id, messages))
-
-
-async def restore_rows(tx: Tx, new_chat: NewChat, rows: RestoredRows) -> ChatRow:
-    """Create an idle chat from prepared rows."""
     locked = await _insert(tx, new_chat)
     assert locked.version == FIRST_VERSION
     for batch in batches(rows.messages):

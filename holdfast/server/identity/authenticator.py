@@ -15,7 +15,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from holdfast.chat.errors import InvalidInput
-from holdfast.chat.rows import check_text
+from holdfast.chat.rows import chat_of, check_text
 from holdfast.server.identity import sessions, shares
 from holdfast.server.identity.auth_config import AuthConfig
 from holdfast.server.identity.cache import Cache
@@ -30,7 +30,7 @@ from holdfast.server.identity.credential import (
 )
 from holdfast.server.identity.tokens import scopes_of
 from holdfast.server.operation import DOWNLOAD, DOWNLOAD_KEY
-from holdfast.server.policy import LOCAL, ApiCaller, ChatRelation, Role, Scope
+from holdfast.server.policy import LOCAL, ApiCaller, ChatAccess, ChatRelation, Role, Scope
 from holdfast.server.problem import Unauthenticated
 from holdfast.store.database import Database, StoreError, Tx
 
@@ -40,7 +40,7 @@ CACHE_SECONDS: Final = 2.0
 USE_RECORD_INTERVAL: Final = 60 * 1_000_000
 """Microseconds between two records of the use of a credential."""
 CACHE_SIZE: Final = 10_000
-"""Entries in each cache: of credentials, and of relations between users and chats."""
+"""Entries in each cache: of credentials, and of chats that users may know of."""
 SESSION_KEY_HEADER: Final = "X-Session-Key"
 """Header that carries the session key."""
 PROTOCOL_HEADER: Final = "Sec-WebSocket-Protocol"
@@ -119,7 +119,7 @@ class StoredCredential(Struct, frozen=True):
 
 
 class Authenticator:
-    """Authenticates callers and finds how they relate to a chat; implements `app.Identity`."""
+    """Authenticates callers and finds the chats they may know of; implements `app.Identity`."""
 
     def __init__(self, db: Database, access: AuthConfig) -> None:
         self._db = db
@@ -127,7 +127,7 @@ class Authenticator:
         self._credentials: Cache[tuple[CredentialKind, LookupColumn, str], StoredCredential] = (
             Cache(CACHE_SIZE, CACHE_SECONDS)
         )
-        self._relations: Cache[tuple[str, str], ChatRelation] = Cache(CACHE_SIZE, CACHE_SECONDS)
+        self._accesses: Cache[tuple[str, str], ChatAccess] = Cache(CACHE_SIZE, CACHE_SECONDS)
 
     async def caller(self, request: web.Request) -> ApiCaller | None:
         """Authenticate a request; None if it carries no credential. Raises `BadCredential`."""
@@ -142,10 +142,10 @@ class Authenticator:
         request[CALLER] = caller
         return caller
 
-    async def relation(self, caller: ApiCaller, chat_id: str) -> ChatRelation | None:
-        """Whether the caller owns the chat or may read it; None if there is no such chat."""
+    async def access(self, caller: ApiCaller, chat_id: str) -> ChatAccess | None:
+        """The chat, if the caller owns it or may read it; None otherwise."""
         key = (caller.user, chat_id)
-        cached = self._relations.get(key)
+        cached = self._accesses.get(key)
         if cached is not None:
             return cached
         try:
@@ -159,10 +159,11 @@ class Authenticator:
             owns=caller.link is None and reach.owner == caller.user,
             shared=reach.shared or caller.link in reach.above,
         )
-        # Not cached otherwise, so that a new share takes effect at once.
-        if relation.owns or relation.shared:
-            self._relations.put(key, relation)
-        return relation
+        if not (relation.owns or relation.shared):
+            return None  # not cached, so that a new share takes effect at once
+        access = ChatAccess(chat_of(reach.columns), relation)
+        self._accesses.put(key, access)
+        return access
 
     async def still(self, caller: ApiCaller, chat_id: str | None = None) -> bool:
         """Whether a caller would still be let in, for streams and other long requests.
@@ -179,8 +180,7 @@ class Authenticator:
         now = _caller(stored, caller.download_key)
         if chat_id is None:
             return now.link is None and "read" in now.scopes
-        relation = await self.relation(now, chat_id)
-        return "read" in now.scopes and relation is not None and (relation.owns or relation.shared)
+        return "read" in now.scopes and await self.access(now, chat_id) is not None
 
     async def _look_up(
         self, kind: CredentialKind, by: LookupColumn, value: str

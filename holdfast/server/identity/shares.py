@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from holdfast.chat.rows import check_text
+from holdfast.chat.rows import CHAT_COLUMNS, check_text
 from holdfast.chat.tombstones import note_shared, note_unshared
 from holdfast.server.identity.credential import hash_of
 from holdfast.server.problem import NotFound, TooMany
-from holdfast.store.database import Tx
+from holdfast.store.database import Row, Tx
 
 MAX_SHARES: Final = 200
 """Most shares of one chat."""
@@ -125,6 +125,8 @@ async def unshare(tx: Tx, chat: str, id: str) -> Share:
 class Reach(Struct, frozen=True):
     """How a user can reach a chat: who owns it, and what it or its parents are shared as."""
 
+    columns: Row
+    """Columns of the chat, as `chat_of` takes them."""
     owner: str
     above: frozenset[str]
     """Ids of the chat and of all chats above it."""
@@ -145,11 +147,14 @@ async def reach(tx: Tx, chat_id: str, user: str) -> Reach | None:
         SELECT a.id, a.owner,
                EXISTS (SELECT 1 FROM shares s
                         WHERE s.chat_id = a.id AND s.user_id = :user
-                          AND (s.expires_at IS NULL OR s.expires_at > {tx.dialect.now}))
-          FROM above a ORDER BY a.height
+                          AND (s.expires_at IS NULL OR s.expires_at > {tx.dialect.now})),
+               {", ".join(f"c.{name}" for name in CHAT_COLUMNS)}
+          FROM above a LEFT JOIN chats c ON c.id = a.id AND a.height = 0 ORDER BY a.height
         """,
         {"chat": chat_id, "user": user},
     )
     if not rows:
         return None
-    return Reach(rows[0][1], frozenset(row[0] for row in rows), any(row[2] for row in rows))
+    _, owner, _, *columns = rows[0]
+    above = frozenset(row[0] for row in rows)
+    return Reach(tuple(columns), owner, above, any(row[2] for row in rows))

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 
 from holdfast.agent import Agent
 from holdfast.chat.errors import NothingWaits, WrongAnswer
+from holdfast.chat.handle import Chat
 from holdfast.chat.pending_actions import ActionPosition, ListedAction, read_actions_of_owner
 from holdfast.chat.rows import ActionAnswer, ChatRow, Rule
 from holdfast.chat.snapshots import Pending, Snapshot, snapshot_of
@@ -40,8 +41,8 @@ class ActionList(Struct, frozen=True):
 
 
 @operation("GET", "/chats/{chat}/actions", "List the pending actions of a chat")
-async def list_actions(call: ApiCall, chat: Id) -> ActionList:
-    return ActionList(await (await call.server.host.chat(chat)).actions())
+async def list_actions(call: ApiCall, chat: Chat) -> ActionList:
+    return ActionList(await chat.actions())
 
 
 class ListPendingActions(RequestStruct, frozen=True):
@@ -113,7 +114,7 @@ class AnswerAction(RequestStruct, frozen=True):
 
 
 @operation("POST", "/chats/{chat}/actions/{id}", "Answer a pending action", status=202)
-async def answer_action(call: ApiCall, chat: Id, id: Id, body: AnswerAction) -> Snapshot:
+async def answer_action(call: ApiCall, chat: Chat, id: Id, body: AnswerAction) -> Snapshot:
     return await _resolve(call, chat, {id: body.answer})
 
 
@@ -139,16 +140,16 @@ class AnswerActions(RequestStruct, frozen=True):
     "Answer several pending actions at once: all of them, or none if one is refused",
     status=202,
 )
-async def answer_actions(call: ApiCall, chat: Id, body: AnswerActions) -> Snapshot:
+async def answer_actions(call: ApiCall, chat: Chat, body: AnswerActions) -> Snapshot:
     allowed = body.allow_for_chat
     rule = None if allowed is None else Rule(allowed.tool, allowed.arguments)
     return await _resolve(call, chat, body.answers, rule)
 
 
 async def _resolve(
-    call: ApiCall, chat_id: str, answers: Mapping[str, SubmittedAnswer], rule: Rule | None = None
+    call: ApiCall, chat: Chat, answers: Mapping[str, SubmittedAnswer], rule: Rule | None = None
 ) -> Snapshot:
-    chat, what = await call.server.host.chat(chat_id), f"resolve {chat_id}"
+    what = f"resolve {chat.id}"
     body = answers if rule is None else (answers, rule)
     pending = {action.call.id: action for action in await chat.actions()}
     # Read after the actions: an answer given in between is found in one of the two.
@@ -165,7 +166,7 @@ async def _resolve(
     rules = [rule, *(_rule(agent, pending[id], answer) for id, answer in answers.items())]
 
     async def resolve(tx: Tx) -> ChatRow:
-        return await user.resolve(tx, chat_id, resolutions, *rules)
+        return await user.resolve(tx, chat.id, resolutions, *rules)
 
     return snapshot_of(await once(call, what, body, ChatRow, resolve))
 

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from holdfast.chat import search
 from holdfast.chat.client_tools import check_client_tools
-from holdfast.chat.handle import labels_of, title_of
+from holdfast.chat.handle import Chat, labels_of, title_of
 from holdfast.chat.listing import (
     ChatFilter,
     ReaderChat,
@@ -139,8 +139,7 @@ async def list_chats(call: ApiCall, query: ListChats) -> ChatPage:
 
 async def _may_read(call: ApiCall, chat: str) -> bool:
     assert call.caller is not None
-    relation = await call.server.identity.relation(call.caller, chat)
-    return relation is not None and (relation.owns or relation.shared)
+    return await call.server.identity.access(call.caller, chat) is not None
 
 
 def _wanted(call: ApiCall, query: ListChats, looked: TextQuery | None) -> ChatFilter:
@@ -191,25 +190,24 @@ class ChangeChat(RequestStruct, frozen=True):
 
 
 @operation("PATCH", "/chats/{chat}", "Change a chat: all given fields, or none")
-async def change_chat(call: ApiCall, chat: Id, body: ChangeChat) -> ReaderChat:
+async def change_chat(call: ApiCall, chat: Chat, body: ChangeChat) -> ReaderChat:
     changes = _changes(body)
     unchanged = (body.archived, body.pinned, body.client_tools)
     if not changes and all(value is UNSET for value in unchanged):
         fields = ", ".join(ChangeChat.__struct_fields__)
         raise BadBody(f"there is nothing to change: send one of {fields}")
-    agent = (await call.server.host.chat(chat)).agent
-    call.server.host.check_choice(agent, changes.get("model"), changes.get("effort"))
+    call.server.host.check_choice(chat.agent, changes.get("model"), changes.get("effort"))
     if body.client_tools is not UNSET:
-        declared = client_tools_of(body.client_tools)
-        changes["client_tools"] = check_client_tools(call.server.host.agent(agent), declared)
+        agent = call.server.host.agent(chat.agent)
+        changes["client_tools"] = check_client_tools(agent, client_tools_of(body.client_tools))
 
     async def change(tx: Tx) -> ReaderChat:
-        row = await _change(tx, await read_chat(tx, chat), changes, body.archived)
+        row = await _change(tx, await read_chat(tx, chat.id), changes, body.archived)
         if body.pinned is not UNSET:
             await mark(tx, call.user, row, pinned=body.pinned)
         return await read_for_reader(tx, call.user, row)
 
-    return await once(call, f"change {chat}", body, ReaderChat, change)
+    return await once(call, f"change {chat.id}", body, ReaderChat, change)
 
 
 def _changes(body: ChangeChat) -> dict[str, Any]:

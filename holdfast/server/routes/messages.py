@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from holdfast.chat import queries
-from holdfast.chat.row_lock import read_chat
+from holdfast.chat.handle import Chat, ask
 from holdfast.chat.rows import Deliver, Stored
 from holdfast.chat.snapshots import Receipt, Revision
 from holdfast.chat.stream import MAX_RESULT_SIZE
@@ -16,7 +16,6 @@ from holdfast.server.operation import ApiCall, operation
 from holdfast.server.problem import BadRequest
 from holdfast.server.request_types import (
     MAX_SAFE_INTEGER,
-    Id,
     Limit,
     MessageNumber,
     ModelName,
@@ -24,7 +23,6 @@ from holdfast.server.request_types import (
     RequestStruct,
     prompt_of,
 )
-from holdfast.store.database import Tx
 
 
 class ListMessages(RequestStruct, frozen=True):
@@ -49,25 +47,21 @@ class MessagePage(Struct, frozen=True):
 
 
 @operation("GET", "/chats/{chat}/messages", "Read messages: the newest, or those after a number")
-async def list_messages(call: ApiCall, chat: Id, query: ListMessages) -> MessagePage:
+async def list_messages(call: ApiCall, chat: Chat, query: ListMessages) -> MessagePage:
     if query.before is not None and query.after is not None:
         raise BadRequest("?before and ?after exclude each other: send one of them")
-
-    async def read(tx: Tx) -> MessagePage:
-        owner = (await read_chat(tx, chat)).owner
-        page, more = await queries.read_page(
-            tx,
-            chat,
-            query.limit,
-            MAX_RESULT_SIZE,
-            before=query.before,
-            after=query.after,
-            superseded=query.superseded and owner == call.user,
-        )
-        last = 0 if query.after is None else -1
-        return MessagePage(page, page[last].number if more else None)
-
-    return await call.server.db.read(read)
+    page, more = await ask(
+        call.server.db,
+        chat.id,
+        queries.read_page,
+        limit=query.limit,
+        size=MAX_RESULT_SIZE,
+        before=query.before,
+        after=query.after,
+        superseded=query.superseded and chat.owner == call.user,
+    )
+    last = 0 if query.after is None else -1
+    return MessagePage(page, page[last].number if more else None)
 
 
 class SendMessage(RequestStruct, frozen=True):
@@ -83,9 +77,8 @@ class SendMessage(RequestStruct, frozen=True):
 
 
 @operation("POST", "/chats/{chat}/messages", "Send a message", status=202)
-async def send_message(call: ApiCall, chat: Id, body: SendMessage) -> Receipt:
-    held = await call.server.host.chat(chat)
-    return await held.send(
+async def send_message(call: ApiCall, chat: Chat, body: SendMessage) -> Receipt:
+    return await chat.send(
         await prompt_of(call, body.prompt),
         body.deliver,
         model=body.model,
@@ -109,10 +102,9 @@ class EditMessage(RequestStruct, frozen=True):
     status=202,
 )
 async def edit_message(
-    call: ApiCall, chat: Id, number: MessageNumber, body: EditMessage
+    call: ApiCall, chat: Chat, number: MessageNumber, body: EditMessage
 ) -> Revision:
-    held = await call.server.host.chat(chat)
-    return await held.edit(
+    return await chat.edit(
         number,
         await prompt_of(call, body.prompt),
         model=body.model,

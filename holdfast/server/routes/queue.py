@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from holdfast.chat.errors import QueuedNotFound
+from holdfast.chat.handle import Chat
 from holdfast.chat.rows import Queued
 from holdfast.chat.snapshots import Receipt
 from holdfast.server.operation import ApiCall, operation
@@ -20,8 +21,8 @@ class QueuedMessages(Struct, frozen=True):
 
 
 @operation("GET", "/chats/{chat}/queue", "Read the queue")
-async def read_queue(call: ApiCall, chat: Id) -> QueuedMessages:
-    return QueuedMessages(await (await call.server.host.chat(chat)).queue.list())
+async def read_queue(call: ApiCall, chat: Chat) -> QueuedMessages:
+    return QueuedMessages(await chat.queue.list())
 
 
 class QueueOrder(RequestStruct, frozen=True):
@@ -32,15 +33,13 @@ class QueueOrder(RequestStruct, frozen=True):
 
 
 @operation("PUT", "/chats/{chat}/queue", "Reorder the queue, within each kind")
-async def order_queue(call: ApiCall, chat: Id, body: QueueOrder) -> QueuedMessages:
-    held = await call.server.host.chat(chat)
-    return QueuedMessages(await held.queue.reorder(body.order, key=call.key))
+async def order_queue(call: ApiCall, chat: Chat, body: QueueOrder) -> QueuedMessages:
+    return QueuedMessages(await chat.queue.reorder(body.order, key=call.key))
 
 
 @operation("GET", "/chats/{chat}/queue/{id}", "Read a queued message")
-async def read_queued(call: ApiCall, chat: Id, id: Id) -> Queued:
-    held = await call.server.host.chat(chat)
-    for queued in await held.queue.list():
+async def read_queued(call: ApiCall, chat: Chat, id: Id) -> Queued:
+    for queued in await chat.queue.list():
         if queued.id == id:
             return queued
     raise QueuedNotFound(id)
@@ -55,17 +54,16 @@ class EditQueued(RequestStruct, frozen=True):
 
 
 @operation("PATCH", "/chats/{chat}/queue/{id}", "Edit a queued message")
-async def edit_queued(call: ApiCall, chat: Id, id: Id, body: EditQueued) -> QueuedMessages:
-    held = await call.server.host.chat(chat)
+async def edit_queued(call: ApiCall, chat: Chat, id: Id, body: EditQueued) -> QueuedMessages:
     prompt = await prompt_of(call, body.prompt)
-    return QueuedMessages(await held.queue.edit(id, prompt, body.deliver, key=call.key))
+    return QueuedMessages(await chat.queue.edit(id, prompt, body.deliver, key=call.key))
 
 
 @operation("DELETE", "/chats/{chat}/queue/{id}", "Remove a queued message before it is delivered")
-async def remove_queued(call: ApiCall, chat: Id, id: Id) -> Queued:
-    return await (await call.server.host.chat(chat)).queue.remove(id, key=call.key)
+async def remove_queued(call: ApiCall, chat: Chat, id: Id) -> Queued:
+    return await chat.queue.remove(id, key=call.key)
 
 
 @operation("POST", "/chats/{chat}/queue/{id}/promote", "Deliver a queued message now", status=202)
-async def promote_queued(call: ApiCall, chat: Id, id: Id) -> Receipt:
-    return await (await call.server.host.chat(chat)).queue.promote(id, key=call.key)
+async def promote_queued(call: ApiCall, chat: Chat, id: Id) -> Receipt:
+    return await chat.queue.promote(id, key=call.key)

@@ -21,7 +21,7 @@ from holdfast.kernel.messages import prepare_to_decode
 from holdfast.server.idempotency import key_for
 from holdfast.server.operation import ApiCall, headers_of, operation
 from holdfast.server.problem import BadBody
-from holdfast.server.request_types import ChatLabels, Id, Name, RequestStruct, Title
+from holdfast.server.request_types import ChatLabels, Name, RequestStruct, Title
 from holdfast.server.routes.files import chunks
 
 JSONL_MEDIA_TYPE: Final = "application/x-ndjson"
@@ -53,16 +53,15 @@ class ExportQuery(RequestStruct, frozen=True):
     download=True,
 )
 async def export_chat(
-    call: ApiCall, request: web.Request, chat: Id, query: ExportQuery
+    call: ApiCall, request: web.Request, chat: Chat, query: ExportQuery
 ) -> web.StreamResponse:
     """The owner gets everything. Other readers get it without superseded messages, renumbered."""
-    held = await call.server.host.chat(chat)
-    live = held.owner != call.user
+    live = chat.owner != call.user
     media, ending = EXPORT_TYPES[query.format]
     response = web.StreamResponse(
-        headers=headers_of(f"{media}; charset=utf-8", f"chat-{chat}.{ending}")
+        headers=headers_of(f"{media}; charset=utf-8", f"chat-{chat.id}.{ending}")
     )
-    pieces = held.export_pieces(query.format, files=query.files, live=live)
+    pieces = chat.export_pieces(query.format, files=query.files, live=live)
     async with aclosing(pieces):
         first = await anext(pieces)  # raises before the response begins, if it is refused
         await response.prepare(request)

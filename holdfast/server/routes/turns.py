@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from holdfast.chat.handle import Chat
 from holdfast.chat.listing import ReaderChat, for_reader
 from holdfast.chat.snapshots import Snapshot
 from holdfast.server.operation import ApiCall, operation
 from holdfast.server.request_types import (
-    Id,
     MessageNumber,
     PromptBody,
     RequestStruct,
@@ -28,9 +28,8 @@ class ForkChat(RequestStruct, frozen=True):
 @operation(
     "POST", "/chats/{chat}/fork", "Fork a chat: copy its history up to a message", status=201
 )
-async def fork_chat(call: ApiCall, chat: Id, body: ForkChat) -> ReaderChat:
-    held = await call.server.host.chat(chat)
-    forked = await held.fork(
+async def fork_chat(call: ApiCall, chat: Chat, body: ForkChat) -> ReaderChat:
+    forked = await chat.fork(
         body.number,
         None if body.prompt is None else await prompt_of(call, body.prompt),
         title=body.title,
@@ -41,20 +40,20 @@ async def fork_chat(call: ApiCall, chat: Id, body: ForkChat) -> ReaderChat:
 
 
 @operation("POST", "/chats/{chat}/interrupt", "Interrupt the turn and keep its output", status=202)
-async def interrupt_chat(call: ApiCall, chat: Id) -> Snapshot:
-    return await (await call.server.host.chat(chat)).interrupt(key=call.key)
+async def interrupt_chat(call: ApiCall, chat: Chat) -> Snapshot:
+    return await chat.interrupt(key=call.key)
 
 
 @operation("POST", "/chats/{chat}/retry", "Retry after an error", status=202)
-async def retry_chat(call: ApiCall, chat: Id) -> Snapshot:
-    return await (await call.server.host.chat(chat)).retry(key=call.key)
+async def retry_chat(call: ApiCall, chat: Chat) -> Snapshot:
+    return await chat.retry(key=call.key)
 
 
 @operation("POST", "/chats/{chat}/compact", "Summarize the conversation now", status=202)
-async def compact_chat(call: ApiCall, chat: Id) -> Snapshot:
-    return await (await call.server.host.chat(chat)).compact(key=call.key)
+async def compact_chat(call: ApiCall, chat: Chat) -> Snapshot:
+    return await chat.compact(key=call.key)
 
 
 @operation("POST", "/chats/{chat}/title", "Have a model write a new title now")
-async def retitle_chat(call: ApiCall, chat: Id) -> Snapshot:
-    return await (await call.server.host.chat(chat)).retitle(key=call.key)
+async def retitle_chat(call: ApiCall, chat: Chat) -> Snapshot:
+    return await chat.retitle(key=call.key)

@@ -8,10 +8,11 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
+from holdfast.chat.handle import Chat
 from holdfast.chat.queries import Spent
 from holdfast.kernel.messages import Usage
 from holdfast.server.operation import ApiCall, operation
-from holdfast.server.request_types import MAX_SAFE_INTEGER, Id, RequestStruct
+from holdfast.server.request_types import MAX_SAFE_INTEGER, RequestStruct
 from holdfast.store.database import Tx
 
 DAY_MICROSECONDS: Final = 24 * 3600 * 1_000_000
@@ -25,8 +26,8 @@ class ChatUsageQuery(RequestStruct, frozen=True):
 
 
 @operation("GET", "/chats/{chat}/usage", "Tokens and cost of a chat")
-async def chat_usage(call: ApiCall, chat: Id, query: ChatUsageQuery) -> Spent:
-    return await (await call.server.host.chat(chat)).usage(tree=query.tree)
+async def chat_usage(call: ApiCall, chat: Chat, query: ChatUsageQuery) -> Spent:
+    return await chat.usage(tree=query.tree)
 
 
 class UsageQuery(RequestStruct, frozen=True):

@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 
 from holdfast.chat.errors import ChatNotFound, InvalidInput, NothingToCompact
-from holdfast.chat.idempotency import UserOperations
 from holdfast.chat.journal import NO_RESULT_TEXT
 from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import ChatRow, Rule, Status, TurnOutcome
+from holdfast.chat.rows import ChatRow, Queued, Rule, Status, TurnOutcome
 from holdfast.chat.transitions import runner, user
 from holdfast.kernel.messages import MARKER_TEXTS, Checkpoint, Message, Text
 from holdfast.kernel.results import TOOK_EFFECT
-from holdfast.testing import ports
 from tests.chat.chats import (
     FAILURE,
     SECOND,
@@ -330,11 +328,11 @@ async def test_text_that_databases_refuse_comes_back_as_it_was(chats: Chats) -> 
 
 @pytest.mark.parametrize("name", ["a\x00b", "\ud800"])
 async def test_a_model_whose_name_cannot_be_stored_is_refused(chats: Chats, name: str) -> None:
-    machine = UserOperations(chats.db, ports())
     await chats.running("c1")
     before = await chats.everything()
+    queued = Queued("m", "queue", prompt("more"), 0, model=name)
     with pytest.raises(InvalidInput, match="the model has a character that cannot be stored"):
-        await machine.send("c1", prompt("more"), model=name)
+        await chats.do(user.send, "c1", queued)
     with pytest.raises(InvalidInput, match="the model has a character that cannot be stored"):
-        await machine.edit("c1", 1, prompt("else"), model=name)
+        await chats.do(user.edit, "c1", 1, prompt("else"), model=name)
     assert await chats.everything() == before

@@ -14,13 +14,12 @@ from holdfast.chat import files
 from holdfast.chat.change_feed import POLL_INTERVAL, Feed
 from holdfast.chat.handle import Chat
 from holdfast.chat.rows import Stored
-from holdfast.chat.transitions import lifecycle
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.messages import File, Part, Text, user_message
 from holdfast.server.events import END_DELETED, event_of
 from holdfast.store.database import Database
 from holdfast.testing import Clock
-from tests.chat.chats import Chats, answer, asks
+from tests.chat.chats import Chats, answer, asks, restore
 from tests.server.api import Api
 from tests.server.identity.team_server import House, house
 from tests.server.streams.client import Connection, connected
@@ -193,7 +192,7 @@ async def imported(here: House, *parts: Part) -> Chat:
     """A chat of Ann's from elsewhere: what it names need not be there, nor be hers."""
     new = NewChat(id="c9", agent="agent", message=None, owner="ann")
     said = Stored(1, 1, user_message(list(parts)), "ann", 1)
-    await here.db.write(lambda tx: lifecycle.restore(tx, new, [said]))
+    await here.db.write(lambda tx: restore(tx, new, [said]))
     return await here.server.host.chat("c9")
 
 

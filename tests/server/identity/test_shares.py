@@ -16,8 +16,9 @@ from tests.server.identity.team_server import House, house, id_of
 async def _reads(here: House, chat: str, token: str) -> bool:
     """Whether what is shown lets one read a chat."""
     caller = await _caller(here, token)
-    standing = await here.authenticator.relation(caller, chat)
-    return authorise(Need.READ_CHAT, caller, standing) is AccessDecision.ALLOWED
+    access = await here.authenticator.access(caller, chat)
+    relation = None if access is None else access.relation
+    return authorise(Need.READ_CHAT, caller, relation) is AccessDecision.ALLOWED
 
 
 async def _caller(here: House, token: str) -> ApiCaller:
@@ -275,6 +276,6 @@ async def test_a_link_is_for_a_chat_and_not_for_the_list_of_all(db: Database, cl
         caller = await _caller(here, await here.link(chat, "ann"))
         assert await here.authenticator.still(caller, chat)
         assert not await here.authenticator.still(caller)
-        assert await here.authenticator.relation(caller, chat) == ChatRelation(
-            owns=False, shared=True
-        )
+        access = await here.authenticator.access(caller, chat)
+        assert access is not None
+        assert access.relation == ChatRelation(owns=False, shared=True)

@@ -334,7 +334,7 @@ async def test_most_requests_ask_the_database_nothing(db: Database, clock: Clock
         reads = _counted(here)
         for _ in range(50):
             assert await _caller(here, "ann") == caller
-            assert await here.authenticator.relation(caller, chat) is not None
+            assert await here.authenticator.access(caller, chat) is not None
         assert len(reads) == 1  # how they stand to the chat, once
         await _wait(CACHE_SECONDS)
         await _caller(here, "ann")

@@ -10,7 +10,6 @@ from typing import Any, Protocol, TypeVar, cast
 import anyio
 
 from holdfast.agent import Agent
-from holdfast.chat.idempotency import UserOperations
 from holdfast.kernel.ports import Ports
 from holdfast.live.broadcast import Live
 from holdfast.store.database import Database
@@ -47,7 +46,6 @@ class Process:
         trouble.die, trouble.freeze = self.die, self.freeze
         self.thaw = trouble.thaw
         self.live = Live()
-        self.operations = UserOperations(self.db, ports)
         self.dead = False
         self.frozen = False
         """Nothing is heard of it, but it is not dead."""

@@ -35,7 +35,6 @@ DOORS: Final = (
     "holdfast.chat.row_lock.now_of",
     "holdfast.chat.idempotency._with_key",
     "holdfast.chat.idempotency.<lambda>",
-    "holdfast.chat.idempotency.change",
 )
 """Functions that a site is not named for: what they are part of says more."""
 ALIKE: Final = {"alone": "step", "together": "step"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import anyio
 from msgspec.structs import replace
@@ -13,23 +13,26 @@ from msgspec.structs import replace
 from holdfast.agent import Agent
 from holdfast.chat import queries
 from holdfast.chat.errors import ChatError
-from holdfast.chat.idempotency import Key, UserOperations
+from holdfast.chat.idempotency import Key, once
 from holdfast.chat.journal import read_journal
 from holdfast.chat.queue import read_queue
 from holdfast.chat.row_lock import read_chat
-from holdfast.chat.rows import ActionAnswer, ChatRow, Deliver, JournalCall, Status
+from holdfast.chat.rows import ActionAnswer, ChatRow, Deliver, JournalCall, Queued, Status
+from holdfast.chat.transitions import lifecycle, user
 from holdfast.chat.transitions.lifecycle import NewChat, Spawn
+from holdfast.chat.transitions.user import Edited, Sent
 from holdfast.kernel.compact import SUMMARY_INSTRUCTIONS, SUMMARY_SECTIONS
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.model import Request
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.tool import Commit, Tool, ToolContext, tool
-from holdfast.store.database import Changed, ChangeNotice, OutcomeUnknown, Unavailable
+from holdfast.store.database import Changed, ChangeNotice, OutcomeUnknown, Tx, Unavailable
 from holdfast.testing import Clock, ScriptedModel, ScriptItem, pause, ports, say, usage
 from tests.worker.crash.process import Process
 from tests.worker.crash.sites import OWNER, Died
 
 T = TypeVar("T")
+P = ParamSpec("P")
 SUMMARY: Final = "\n".join(f"## {section}\nnone" for section in SUMMARY_SECTIONS)
 PATIENCE: Final = 150
 """Virtual seconds after which a chat will never come to rest."""
@@ -224,14 +227,27 @@ class Person:
         self.world = world
         self._asked = 0
 
-    async def _ask(self, act: Callable[[UserOperations, Key], Awaitable[T]]) -> T:
+    async def _ask(
+        self,
+        kind: type[T],
+        transition: Callable[Concatenate[Tx, P], Awaitable[T]],
+        *args: P.args,
+        **options: P.kwargs,
+    ) -> T:
+        """Request a transition; `kind` is the type of its response."""
         self._asked += 1
         key = Key("person", f"key {self._asked}", "the same")
         while True:
             process = await self.world.living()
             try:
                 with anyio.fail_after(PATIENCE / 5):
-                    return await act(process.operations, key)
+                    return await once(
+                        process.db,
+                        key,
+                        kind,
+                        lambda tx: transition(tx, *args, **options),
+                        short=True,
+                    )
             except Died:
                 assert process.dead
             except TimeoutError:
@@ -241,33 +257,34 @@ class Person:
 
     async def create(self, text: str, id: str = "c1", **more: Any) -> None:
         new = NewChat(id=id, agent="agent", message=user_message(text), **more)
-        await self._ask(lambda machine, key: machine.create(new, key))
+        await self._ask(ChatRow, lifecycle.create, new)
         self.world.accepted[id, text] += 1
 
     async def send(self, text: str, deliver: Deliver = "queue", id: str = "c1") -> None:
-        message = user_message(text)
-        await self._ask(lambda machine, key: machine.send(id, message, deliver, key=key))
+        process = await self.world.living()
+        queued = Queued(process.ports.new_id(), deliver, user_message(text), 0)
+        await self._ask(Sent, user.send, id, queued)
         self.world.accepted[id, text] += 1
 
     async def interrupt(self, id: str = "c1") -> None:
-        await self._ask(lambda machine, key: machine.interrupt(id, key))
+        await self._ask(ChatRow, user.interrupt, id)
 
     async def edit(self, number: int, text: str, id: str = "c1") -> None:
         message = user_message(text)
-        edited = await self._ask(lambda machine, key: machine.edit(id, number, message, key=key))
+        edited = await self._ask(Edited, user.edit, id, number, message)
         self.world.accepted[id, text] += 1
         self.world.taken_back |= {(id, queued.message.text) for queued in edited.dropped}
 
     async def retry(self, id: str = "c1") -> None:
-        await self._ask(lambda machine, key: machine.retry(id, key))
+        await self._ask(ChatRow, user.retry, id)
 
     async def compact(self, id: str = "c1") -> None:
-        await self._ask(lambda machine, key: machine.compact(id, key))
+        await self._ask(ChatRow, user.compact, id)
 
     async def fork(self, number: int, text: str | None, new: str, id: str = "c1") -> None:
         message = None if text is None else user_message(text)
         chat = NewChat(id=new, agent="agent", message=message)
-        await self._ask(lambda machine, key: machine.fork(id, number, chat, key))
+        await self._ask(ChatRow, lifecycle.fork, id, number, chat)
         if text is not None:
             self.world.accepted[new, text] += 1
 
@@ -275,19 +292,19 @@ class Person:
         """Answer everything that waits."""
         waiting = await self._read(lambda tx: queries.read_actions(tx, id))
         answers = {call.call_id: answer(call) for call in waiting}
-        await self._ask(lambda machine, key: machine.resolve(id, answers, key=key))
+        await self._ask(ChatRow, user.resolve, id, answers)
 
     async def update(self, id: str = "c1", **changes: Any) -> None:
-        await self._ask(lambda machine, key: machine.update(id, changes, key))
+        await self._ask(ChatRow, user.update, id, changes)
 
     async def archive(self, id: str = "c1") -> None:
-        await self._ask(lambda machine, key: machine.archive(id, key))
+        await self._ask(ChatRow, lifecycle.archive, id)
 
     async def unarchive(self, id: str = "c1") -> None:
-        await self._ask(lambda machine, key: machine.unarchive(id, key))
+        await self._ask(ChatRow, lifecycle.unarchive, id)
 
     async def delete(self, id: str) -> None:
-        await self._ask(lambda machine, key: machine.delete(id, key))
+        await self._ask(tuple[str, ...], lifecycle.delete, id)
         self.world.taken_back |= {said for said in self.world.accepted if said[0] == id}
 
     # --- the queue, which may be empty by the time that somebody touches it ---
@@ -300,28 +317,26 @@ class Person:
     async def remove(self, text: str, id: str = "c1") -> None:
         if (queued := (await self.waiting(id)).get(text)) is not None:
             with suppress(ChatError):
-                await self._ask(lambda machine, key: machine.remove_queued(id, queued, key))
+                await self._ask(Queued, user.remove_queued, id, queued)
                 self.world.taken_back.add((id, text))
 
     async def replace(self, text: str, by: str, id: str = "c1") -> None:
         message = user_message(by)
         if (queued := (await self.waiting(id)).get(text)) is not None:
             with suppress(ChatError):
-                await self._ask(
-                    lambda machine, key: machine.edit_queued(id, queued, message, key=key)
-                )
+                await self._ask(list[Queued], user.edit_queued, id, queued, message)
                 self.world.taken_back.add((id, text))
                 self.world.accepted[id, by] += 1
 
     async def turn_round(self, id: str = "c1") -> None:
         ids = list(reversed((await self.waiting(id)).values()))
         with suppress(ChatError):
-            await self._ask(lambda machine, key: machine.reorder(id, ids, key))
+            await self._ask(list[Queued], user.reorder, id, ids)
 
     async def promote(self, text: str, id: str = "c1") -> None:
         if (queued := (await self.waiting(id)).get(text)) is not None:
             with suppress(ChatError):
-                await self._ask(lambda machine, key: machine.promote(id, queued, key))
+                await self._ask(Sent, user.promote, id, queued)
 
     # --- looking ---
 
