@@ -1,12 +1,19 @@
 """Durable chats: handles, snapshots, queued messages, and hosts that are on a server.
 
-`holdfast.open` and `holdfast.connect` return a host; a host returns chats.
+`holdfast.open` and `holdfast.connect` return a host; a host returns chats. `ChatHost` and
+`ChatHandle` are the interface of both.
 """
 
 from __future__ import annotations
 
 from holdfast.chat.client_tools import (
     ClientTool as ClientTool,
+)
+from holdfast.chat.interface import (
+    ChatEvents as ChatEvents,
+    ChatHandle as ChatHandle,
+    ChatHost as ChatHost,
+    ChatQueue as ChatQueue,
 )
 from holdfast.chat.queries import (
     Spent as Spent,

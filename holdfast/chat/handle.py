@@ -1,7 +1,6 @@
 """The handle of a chat: every operation on it, with arguments checked before they are used.
 
-No signature mentions the database, and every value is frozen: the client of a remote server has
-the same interface.
+It implements `interface.py`, as the client of a remote server does.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from holdfast.chat.errors import ChatArchived, InvalidInput, NothingWaits
 from holdfast.chat.export import Format
 from holdfast.chat.files import find_data
 from holdfast.chat.idempotency import Key, once, stored_response
+from holdfast.chat.interface import ChatHandle, ChatQueue
 from holdfast.chat.queries import Spent
 from holdfast.chat.queue import read_queue
 from holdfast.chat.row_lock import read_chat
@@ -108,7 +108,7 @@ class HostContext:
             known_agent.replace(model=model)
 
 
-class Chat:
+class Chat(ChatHandle):
     """Handle of a durable conversation. It holds no resources and needs no closing.
 
     A refused operation changes nothing and raises a `ChatError` with the reason.
@@ -118,11 +118,8 @@ class Chat:
         self.id = row.id
         self.owner = row.owner
         self.agent = row.agent
-        """Name of the agent that answers."""
         self.first = snapshot_of(row)
-        """Snapshot from the creation of this handle; with a key, from the first request."""
-        self.queue = Queue(context, row.id, row.owner)
-        """The messages that wait to be delivered."""
+        self.queue: Queue = Queue(context, row.id, row.owner)
         self._context = context
         self._db = context.db
         self._feed = context.feed
@@ -133,7 +130,6 @@ class Chat:
     # --- reading ---
 
     async def read(self) -> Snapshot:
-        """Return the current snapshot of the chat."""
         return await self._db.read(
             lambda tx: read_snapshot(tx, self.id, self._feed.stranded_limits)
         )
@@ -146,10 +142,6 @@ class Chat:
         limit: int = 100,
         superseded: bool = False,
     ) -> tuple[Stored, ...]:
-        """Return a page in order: the newest messages before number `before`.
-
-        With `after`, the first messages after that number.
-        """
         check_limit(limit)
         for name, number in (("before", before), ("after", after)):
             if number is not None:
@@ -160,26 +152,18 @@ class Chat:
         return tuple(await self._ask(queries.read_messages, **options))
 
     async def history(self) -> tuple[Message, ...]:
-        """Return all live messages, as `agent.run(history=…)` takes them."""
         return tuple(stored.message for stored in await self._ask(queries.read_history))
 
     async def actions(self) -> tuple[Pending, ...]:
-        """Return the actions that the chat waits for."""
         return tuple(map(pending, await self._ask(queries.read_actions)))
 
     async def usage(self, *, tree: bool = False) -> Spent:
-        """Return tokens and cost; with `tree`, including all chats below it."""
         return await self._ask(queries.spent, tree=tree)
 
     async def _ask(self, query: Callable[..., Awaitable[T]], **options: Any) -> T:
         return await ask(self._db, self.id, query, **options)
 
     async def export(self, format: Format = "jsonl", *, files: bool = True) -> str:
-        """Return the whole chat as text: `jsonl` is lossless, `markdown` is for people.
-
-        `files` includes the bytes of the files that messages refer to; Markdown has only their
-        names.
-        """
         return "".join([piece async for piece in self.export_pieces(format, files=files)])
 
     async def export_pieces(
@@ -221,19 +205,10 @@ class Chat:
                 yield f"{export.jsonl_file(line)}\n"
 
     def stream(self, after: Cursor | str | None = None, *, follow: bool = False) -> ChatStream:
-        """Return the event stream of the chat from a cursor.
-
-        It ends when the chat is idle, in error or waiting for an action; with `follow` it
-        continues until the chat is deleted.
-        """
         cursor = Cursor.parse(after) if isinstance(after, str) else after
         return ChatStream(self._feed, self.id, cursor, follow=follow)
 
     async def rest(self) -> ChatResult:
-        """Wait until the chat is idle, in error, or waiting for an action.
-
-        Raises `Stranded` if it cannot continue, because no live worker has its agent.
-        """
         announcements = self._feed.announcements(self.id)
         while True:
             count = announcements.count
@@ -256,12 +231,6 @@ class Chat:
         effort: Effort | None = None,
         key: str | None = None,
     ) -> Receipt:
-        """Send a message. While the chat is busy the message waits in the queue, as `deliver` says:
-
-        `queue`: until the turn ends. `steer`: until the next step boundary. `interrupt`: the turn
-        is interrupted for it. `model` and `effort` apply from this message on. With a `key` the
-        message is sent once, however often this is called.
-        """
         check_deliver(deliver)
         self._context.check_choice(self.agent, model, effort)
         message = user_message(prompt)
@@ -273,11 +242,9 @@ class Chat:
         return Receipt(sent.number, sent.queued)
 
     async def interrupt(self, *, key: str | None = None) -> Snapshot:
-        """Interrupt the turn, and keep its output. Does nothing when no turn is running."""
         return await self._change(self._key(key, "interrupt", ()), user.interrupt)
 
     async def retry(self, *, key: str | None = None) -> Snapshot:
-        """Retry after an error."""
         return await self._change(self._key(key, "retry", ()), user.retry)
 
     async def edit(
@@ -289,7 +256,6 @@ class Chat:
         effort: Effort | None = None,
         key: str | None = None,
     ) -> Revision:
-        """Replace message `number`: it and all messages after it are superseded."""
         check_number("number", number)
         self._context.check_choice(self.agent, model, effort)
         message = user_message(prompt)
@@ -307,10 +273,6 @@ class Chat:
         share_workspace: bool = False,
         key: str | None = None,
     ) -> Chat:
-        """Return a new chat with the history up to message `number`.
-
-        A given prompt replaces that message.
-        """
         check_number("number", number)
         source = await self._db.read(lambda tx: read_chat(tx, self.id))
         new_chat = NewChat(
@@ -336,7 +298,6 @@ class Chat:
         return Chat(self._context, row)
 
     async def compact(self, *, key: str | None = None) -> Snapshot:
-        """Summarize the conversation now."""
         return await self._change(self._key(key, "compact", ()), user.compact)
 
     async def resolve(
@@ -346,11 +307,6 @@ class Chat:
         allow_for_chat: Rule | None = None,
         key: str | None = None,
     ) -> Snapshot:
-        """Answer actions by call id: all of them, or none if one answer is refused.
-
-        Answers are the same as for `agent.run(resolve=…)`: `approve(action)`, `Deny(reason)`, or
-        the result. Calls that match `allow_for_chat` need no approval in this chat from then on.
-        """
         agent = self._context.agent(self.agent)
         if allow_for_chat is not None and allow_for_chat.tool not in agent.toolset:
             raise ConfigError(f"{agent.name} has no tool {allow_for_chat.tool!r} to allow")
@@ -369,12 +325,10 @@ class Chat:
     # --- title and settings ---
 
     async def rename(self, title: str | None, *, key: str | None = None) -> Snapshot:
-        """Set the title. None removes it: the next turn generates a new one."""
         request_key = self._key(key, "rename", (title,))
         return await self._change(request_key, user.update, {"title": title_of(title)})
 
     async def retitle(self, *, key: str | None = None) -> Snapshot:
-        """Have a model write another title now. On `TitleFailed` the old title stays."""
         request_key = self._key(key, "retitle", ())
         first_response = await stored_response(self._db, request_key, ChatRow)
         if first_response is not None:
@@ -391,10 +345,6 @@ class Chat:
         client_tools: Sequence[ClientTool] | UnsetType = UNSET,
         key: str | None = None,
     ) -> Snapshot:
-        """Change the given settings together. None selects the agent's own model or effort.
-
-        `client_tools` replace all tools that were declared for this chat, from the next step on.
-        """
         changes: dict[str, Any] = {}
         if labels is not UNSET:
             changes["labels"] = labels_of(labels)
@@ -413,17 +363,14 @@ class Chat:
         return await self._change(self._key(key, "update", (changes,)), user.update, changes)
 
     async def archive(self, *, key: str | None = None) -> Snapshot:
-        """Archive the chat with all chats below it."""
         request_key = self._key(key, "archive", ())
         return await self._change(request_key, lifecycle.archive, short=False)
 
     async def unarchive(self, *, key: str | None = None) -> Snapshot:
-        """Unarchive the chat with all chats below it."""
         request_key = self._key(key, "unarchive", ())
         return await self._change(request_key, lifecycle.unarchive, short=False)
 
     async def delete(self, *, key: str | None = None) -> None:
-        """Delete the chat for good, with all chats below it."""
         request_key = self._key(key, "delete", ())
         await once(self._db, request_key, tuple[str, ...], lambda tx: lifecycle.delete(tx, self.id))
 
@@ -444,7 +391,7 @@ class Chat:
         return key_of(self.owner, key, f"{method} {self.id}", body)
 
 
-class Queue:
+class Queue(ChatQueue):
     """The queued messages of a chat, in delivery order."""
 
     def __init__(self, context: HostContext, chat_id: str, owner: str) -> None:
@@ -453,7 +400,6 @@ class Queue:
         self._owner = owner
 
     async def list(self) -> tuple[Queued, ...]:
-        """Return the queued messages in delivery order."""
         return tuple(await ask(self._db, self._id, read_queue))
 
     async def edit(
@@ -464,18 +410,15 @@ class Queue:
         *,
         key: str | None = None,
     ) -> tuple[Queued, ...]:
-        """Change the content of a queued message, or how it is delivered."""
         message = user_message(prompt)
         request_key = self._key(key, "edit queued", (id, message, deliver))
         return await self._change(request_key, user.edit_queued, id, message, deliver)
 
     async def reorder(self, ids: Sequence[str], *, key: str | None = None) -> tuple[Queued, ...]:
-        """Reorder the queued messages within each kind. Must name every one of them once."""
         request_key = self._key(key, "reorder", (list(ids),))
         return await self._change(request_key, user.reorder, list(ids))
 
     async def remove(self, id: str, *, key: str | None = None) -> Queued:
-        """Remove a message before it is delivered."""
         return await once(
             self._db,
             self._key(key, "remove", (id,)),
@@ -485,7 +428,6 @@ class Queue:
         )
 
     async def promote(self, id: str, *, key: str | None = None) -> Receipt:
-        """Deliver a message now, as if it had been sent to interrupt."""
         sent = await once(
             self._db,
             self._key(key, "promote", (id,)),

@@ -16,6 +16,7 @@ from holdfast.chat.export import Exported, FileLine, parse
 from holdfast.chat.files import REF_PREFIX, add_file, refs_in, with_refs
 from holdfast.chat.handle import Chat, HostContext, check_limit, key_of, labels_of, title_of
 from holdfast.chat.idempotency import Key, once
+from holdfast.chat.interface import ChatHost
 from holdfast.chat.row_lock import read_chat
 from holdfast.chat.rows import ChatRow, Stored, can_hold, check_text
 from holdfast.chat.snapshots import Snapshot, snapshots
@@ -29,7 +30,7 @@ from holdfast.kernel.ports import Ports
 from holdfast.store.database import Tx
 
 
-class Host:
+class Host(ChatHost):
     """Durable chats of a database: create, find, list, restore. Made by `holdfast.open`."""
 
     def __init__(self, context: HostContext) -> None:
@@ -58,13 +59,6 @@ class Host:
         client_tools: Sequence[ClientTool] = (),
         key: str | None = None,
     ) -> Chat:
-        """Create a chat; without a prompt it waits for its first message.
-
-        `agent` is the name of an agent, the first by default. `client_tools` are additional tools
-        of this chat: each call waits until `resolve` gives its result. With a `key` the chat is
-        created once, however often this is called: the same key of the same owner returns the same
-        chat.
-        """
         name = self._context.agent(agent).name
         self._context.check_choice(name, model, effort)
         new_chat = NewChat(
@@ -95,11 +89,6 @@ class Host:
     async def restore(
         self, text: str, *, agent: str | None = None, owner: str = "", key: str | None = None
     ) -> Chat:
-        """Create a chat with the messages of a JSONL export.
-
-        `agent` defaults to the agent of the exported chat. Approval rules are not restored; a model
-        that is not available here is replaced by the agent's own. Raises `FormatError`.
-        """
         in_thread = self._context.ports.in_thread
         compute_key = partial(key_of, owner, key, "restore", (agent, text))
         exported = await in_thread(partial(parse, text))
@@ -169,7 +158,6 @@ class Host:
         )
 
     async def chat(self, id: str) -> Chat:
-        """Return the chat of this id. Raises `ChatNotFound`."""
         if not isinstance(id, str) or not can_hold(id):
             raise ChatNotFound(id)
         return self.handle(await self._context.db.read(lambda tx: read_chat(tx, id)))
@@ -187,7 +175,6 @@ class Host:
         before: str | None = None,
         limit: int = 100,
     ) -> tuple[Snapshot, ...]:
-        """Return chats, newest first. `before` is the id of the last one seen."""
         check_limit(limit)
         for name, text in (("owner", owner), ("parent", parent), ("before", before)):
             check_text(name, text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -14,14 +14,7 @@ from holdfast.config import LAST, LAST_HERE, ChatOptions
 from holdfast.kernel.errors import ConfigError
 
 if TYPE_CHECKING:
-    from holdfast.chat.handle import Chat
-    from holdfast.chat.host import Host
-    from holdfast.client.chat import RemoteChat
-    from holdfast.client.host import RemoteHost
-
-    AnyHost: TypeAlias = RemoteHost | Host
-    """The chats of a server, or those of a database in this process."""
-    AnyChat: TypeAlias = RemoteChat | Chat
+    from holdfast.chat.interface import ChatHandle, ChatHost
 
 DIRECTORY_LABEL: Final = "directory"
 """Label with the directory where a chat was created."""
@@ -38,7 +31,7 @@ class MeResponse(Struct, frozen=True):
 class Connection(NamedTuple):
     """Chats at a server, or in the local database."""
 
-    host: AnyHost
+    host: ChatHost
     name: str
     """Which of the two, for the user."""
     agent: str = ""
@@ -46,7 +39,7 @@ class Connection(NamedTuple):
     labels: Mapping[str, str] = {}
     """Labels of new chats: the current directory, unless the server may be another user's."""
 
-    async def find(self, chat: str | None) -> AnyChat | None:
+    async def find(self, chat: str | None) -> ChatHandle | None:
         """The chat to continue; None for a new one."""
         if chat not in (LAST, LAST_HERE):
             return None if chat is None else await self.host.chat(chat)

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from holdfast.chat.change_feed import Feed
-from holdfast.chat.handle import Chat, HostContext
+from holdfast.chat.handle import HostContext
 from holdfast.chat.host import Host
 from holdfast.chat.snapshots import StrandedLimits
 from holdfast.cli.exit_codes import ExitCode
@@ -20,7 +20,7 @@ from holdfast.kernel.ports import Ports
 from holdfast.live.broadcast import Live
 
 if TYPE_CHECKING:
-    from holdfast.client.chat import RemoteChat
+    from holdfast.chat.interface import ChatHandle
 
 
 def main(options: ExportOptions) -> int:
@@ -55,7 +55,7 @@ async def exported(options: ExportOptions) -> str:
         return await _text(await Host(desk).chat(options.chat), options)
 
 
-async def _text(chat: RemoteChat | Chat, options: ExportOptions) -> str:
+async def _text(chat: ChatHandle, options: ExportOptions) -> str:
     if options.format == "json":
         return dump(await chat.history()).decode() + "\n"
     return await chat.export(options.format)

@@ -32,8 +32,8 @@ from holdfast.kernel.messages import Prompt
 
 if TYPE_CHECKING:
     from holdfast.agent import Resolution
+    from holdfast.chat.interface import ChatHandle
     from holdfast.chat.snapshots import ChatResult
-    from holdfast.cli.connection import AnyChat
 
 MAX_SERVER_OUTAGE: Final = 300
 """Seconds that a script waits for an unreachable server, which may be restarting."""
@@ -118,7 +118,7 @@ class OneAnswer:
 
     async def _begin(
         self, connection: Connection, options: ChatOptions, prompt: Prompt | None
-    ) -> tuple[AnyChat, Cursor | None, int]:
+    ) -> tuple[ChatHandle, Cursor | None, int]:
         """The chat with the prompt sent; and the position from which on events are new."""
         chat = await connection.find(options.chat)
         if chat is None:
@@ -137,7 +137,7 @@ class OneAnswer:
         return chat, Cursor(chat.first.snapshot_version), chat.first.messages
 
     async def _until_rest(
-        self, chat: AnyChat, cursor: Cursor | None, adapter: StreamAdapter
+        self, chat: ChatHandle, cursor: Cursor | None, adapter: StreamAdapter
     ) -> ChatResult:
         while True:
             async with chat.stream(cursor) as stream:
@@ -160,7 +160,7 @@ class OneAnswer:
             await self._resolve(chat, result, answers)
 
     async def _resolve(
-        self, chat: AnyChat, result: ChatResult, answers: Mapping[str, Resolution]
+        self, chat: ChatHandle, result: ChatResult, answers: Mapping[str, Resolution]
     ) -> None:
         """Resolve actions one by one: an "always" is sent with its call."""
         for action in result.actions:
@@ -179,7 +179,7 @@ class OneAnswer:
         else:
             self._stop.set()
 
-    async def _interrupt(self, chat: AnyChat) -> None:
+    async def _interrupt(self, chat: ChatHandle) -> None:
         await self._stop.wait()
         await chat.interrupt()
 

@@ -26,7 +26,8 @@ from holdfast.kernel.messages import Prompt
 from holdfast.kernel.model import EFFORTS
 
 if TYPE_CHECKING:
-    from holdfast.cli.connection import AnyChat, Connection
+    from holdfast.chat.interface import ChatHandle
+    from holdfast.cli.connection import Connection
 
 MAX_LISTED: Final = 20
 """How many chats or messages are listed."""
@@ -51,7 +52,7 @@ class ChatSession:
         self._options = options
         self._model, self._effort = options.model, options.effort
         """Overrides for the next message."""
-        self._chat: AnyChat | None = None
+        self._chat: ChatHandle | None = None
         self._listed: tuple[Snapshot, ...] = ()
         self._stop = asyncio.Event()
         self._warned = False
@@ -70,7 +71,7 @@ class ChatSession:
         """Calls whose preview has scrolled away: it is shown again with the question."""
         self._following: anyio.CancelScope | None = None
 
-    async def go(self, chat: AnyChat | None, prompt: Prompt | None) -> int:
+    async def go(self, chat: ChatHandle | None, prompt: Prompt | None) -> int:
         """Run until the user leaves; returns the exit code."""
         async with anyio.create_task_group() as self._group:
             with _on(self._signals()):
@@ -84,7 +85,7 @@ class ChatSession:
                         self._group.cancel_scope.cancel()
         return self._code
 
-    async def _talk(self, chat: AnyChat | None, prompt: Prompt | None) -> None:
+    async def _talk(self, chat: ChatHandle | None, prompt: Prompt | None) -> None:
         if chat is not None:
             await self._enter(chat)
         if prompt is not None:
@@ -127,7 +128,7 @@ class ChatSession:
 
     # --- the chat that is watched ---
 
-    async def _enter(self, chat: AnyChat, known: int | None = None) -> None:
+    async def _enter(self, chat: ChatHandle, known: int | None = None) -> None:
         """Watch a chat from its last prompt on, unless `known` gives the position."""
         self._leave_chat()
         if known is None:
@@ -150,7 +151,7 @@ class ChatSession:
         self._screen.invite(True)
 
     async def _follow(
-        self, chat: AnyChat, adapter: StreamAdapter, scope: anyio.CancelScope
+        self, chat: ChatHandle, adapter: StreamAdapter, scope: anyio.CancelScope
     ) -> None:
         with scope:
             async with chat.stream(follow=True) as stream:
@@ -334,7 +335,7 @@ class ChatSession:
         self._leave(ExitCode.FINISHED)
         await anyio.sleep_forever()
 
-    def _in_chat(self) -> AnyChat:
+    def _in_chat(self) -> ChatHandle:
         if self._chat is None:
             raise ConfigError("no chat yet: send a message, or see /chats")
         return self._chat

@@ -13,6 +13,7 @@ from holdfast.chat.client_tools import ClientTool
 from holdfast.chat.errors import ChatArchived, ChatNotFound, InvalidInput, NotArchived, NothingWaits
 from holdfast.chat.export import Format, parse
 from holdfast.chat.handle import check_limit, labels_of, title_of
+from holdfast.chat.interface import ChatHandle
 from holdfast.chat.queries import Spent
 from holdfast.chat.rows import Deliver, Rule, Stored
 from holdfast.chat.snapshots import ChatResult, Pending, Receipt, Revision, Snapshot
@@ -44,7 +45,7 @@ class _ActionList(Struct, frozen=True):
     actions: tuple[Pending, ...]
 
 
-class RemoteChat:
+class RemoteChat(ChatHandle):
     """A durable conversation on a server. A handle: it holds no resources.
 
     A refused operation raises a `ChatError` that says why; nothing was changed then.
@@ -54,11 +55,8 @@ class RemoteChat:
         self.id = snapshot.id
         self.owner = snapshot.owner
         self.agent = snapshot.agent
-        """Name of the chat's agent."""
         self.first = snapshot
-        """The chat when this handle was made; with a key, when that key was first used."""
-        self.queue = RemoteQueue(transport, snapshot.id)
-        """The chat's queue."""
+        self.queue: RemoteQueue = RemoteQueue(transport, snapshot.id)
         self._transport = transport
         self._path = at("chats", snapshot.id)
 
@@ -68,7 +66,6 @@ class RemoteChat:
     # --- reading ---
 
     async def read(self) -> Snapshot:
-        """The chat as it is now."""
         return await self._transport.get(self._path, Snapshot)
 
     async def messages(
@@ -79,10 +76,6 @@ class RemoteChat:
         limit: int = 100,
         superseded: bool = False,
     ) -> tuple[Stored, ...]:
-        """A page of messages, in order: the newest ones before number `before`.
-
-        With `after`: the first ones after that number.
-        """
         check_limit(limit)
         rows: list[Stored] = []
         upward = after is not None
@@ -101,24 +94,17 @@ class RemoteChat:
         return tuple(one for one in rows if before is None or one.number < before)
 
     async def history(self) -> tuple[Message, ...]:
-        """All live messages, as `agent.run(history=…)` takes them."""
         # By export, which is one snapshot; pages are not.
         whole = parse(await self.export(files=False))
         return tuple(one.message for one in whole.messages if one.superseded_at is None)
 
     async def actions(self) -> tuple[Pending, ...]:
-        """The pending actions."""
         return (await self._transport.get(self._path + "/actions", _ActionList)).actions
 
     async def usage(self, *, tree: bool = False) -> Spent:
-        """Tokens and cost; with `tree`, including all child chats."""
         return await self._transport.get(self._path + "/usage", Spent, tree=tree)
 
     async def export(self, format: Format = "jsonl", *, files: bool = True) -> str:
-        """The whole chat as text: `jsonl` is lossless, `markdown` is for people.
-
-        `files`: include the bytes of its files. Markdown only names them.
-        """
         if format not in ("jsonl", "markdown"):
             raise InvalidInput(f"format is {format!r}: use 'jsonl' or 'markdown'")
         query = {"format": format, "files": files}
@@ -128,15 +114,10 @@ class RemoteChat:
         return reply.body.decode()
 
     def stream(self, after: Cursor | str | None = None, *, follow: bool = False) -> RemoteStream:
-        """The chat's events after a cursor. Ends when the chat is idle; with `follow`, never."""
         cursor = Cursor.parse(after) if isinstance(after, str) else after
         return RemoteStream(self._transport, self.id, cursor, follow=follow)
 
     async def rest(self) -> ChatResult:
-        """Wait until the chat is idle, failed, or waiting for an action.
-
-        Raises `Stranded` if it cannot continue because no worker knows its agent.
-        """
         result = await self._result()
         if result is not None:
             return result
@@ -162,22 +143,14 @@ class RemoteChat:
         effort: Effort | None = None,
         key: str | None = None,
     ) -> Receipt:
-        """Send a message. If the chat is busy, it is queued according to `deliver`:
-
-        `queue`: until the turn ends. `steer`: until the next step. `interrupt`: the turn is
-        interrupted for it. `model` and `effort` apply from this message on. With a `key` it is sent
-        once, however often this is called.
-        """
         check_effort(effort)
         body = without_none(prompt=parts_of(prompt), deliver=deliver, model=model, effort=effort)
         return await self._do("POST", "/messages", Receipt, body, key)
 
     async def interrupt(self, *, key: str | None = None) -> Snapshot:
-        """Interrupt the turn and keep what it produced. Does nothing if none runs."""
         return await self._do("POST", "/interrupt", Snapshot, None, key)
 
     async def retry(self, *, key: str | None = None) -> Snapshot:
-        """Retry after an error."""
         return await self._do("POST", "/retry", Snapshot, None, key)
 
     async def edit(
@@ -189,7 +162,6 @@ class RemoteChat:
         effort: Effort | None = None,
         key: str | None = None,
     ) -> Revision:
-        """Replace the user's message `number`: it and all messages after it are superseded."""
         check_effort(effort)
         body = without_none(prompt=parts_of(prompt), model=model, effort=effort)
         return await self._do("PATCH", "/messages" + at(number), Revision, body, key)
@@ -203,10 +175,6 @@ class RemoteChat:
         share_workspace: bool = False,
         key: str | None = None,
     ) -> RemoteChat:
-        """A new chat with the history up to message `number`.
-
-        With a prompt: up to the message before it, followed by the prompt.
-        """
         body = without_none(
             number=number,
             prompt=None if prompt is None else parts_of(prompt),
@@ -216,7 +184,6 @@ class RemoteChat:
         return RemoteChat(self._transport, await self._do("POST", "/fork", Snapshot, body, key))
 
     async def compact(self, *, key: str | None = None) -> Snapshot:
-        """Summarize the conversation now."""
         return await self._do("POST", "/compact", Snapshot, None, key)
 
     async def resolve(
@@ -226,11 +193,6 @@ class RemoteChat:
         allow_for_chat: Rule | None = None,
         key: str | None = None,
     ) -> Snapshot:
-        """Answer actions by their call ids: all of them, or none if one is refused.
-
-        An answer is what `agent.run(resolve=…)` takes: `approve(action)`, `Deny(reason)`, or the
-        result. `allow_for_chat` approves later calls like it in this chat.
-        """
         if not answers:
             raise NothingWaits([], [action.call.id for action in await self.actions()])
         body = without_none(answers=answers_of(answers), allow_for_chat=allow_for_chat)
@@ -239,11 +201,9 @@ class RemoteChat:
     # --- properties and lifecycle ---
 
     async def rename(self, title: str | None, *, key: str | None = None) -> Snapshot:
-        """Set the title. None removes it: the next turn writes a new one."""
         return await self._do("PATCH", "", Snapshot, {"title": title_of(title)}, key)
 
     async def retitle(self, *, key: str | None = None) -> Snapshot:
-        """Have a model write a new title now. Raises `TitleFailed`; the old one is kept then."""
         return await self._do("POST", "/title", Snapshot, None, key)
 
     async def update(
@@ -255,7 +215,6 @@ class RemoteChat:
         client_tools: Sequence[ClientTool] | UnsetType = UNSET,
         key: str | None = None,
     ) -> Snapshot:
-        """Change the given values together. None for a model or an effort: the agent's own."""
         values: dict[str, Any] = {"labels": labels, "model": model, "effort": effort}
         values["client_tools"] = client_tools
         changes = {name: value for name, value in values.items() if value is not UNSET}
@@ -269,19 +228,16 @@ class RemoteChat:
         return await self._do("PATCH", "", Snapshot, changes, key)
 
     async def archive(self, *, key: str | None = None) -> Snapshot:
-        """Archive the chat, with all its child chats."""
         if key is None and (await self.read()).archived:
             raise ChatArchived(self.id)
         return await self._do("PATCH", "", Snapshot, {"archived": True}, key)
 
     async def unarchive(self, *, key: str | None = None) -> Snapshot:
-        """Unarchive the chat, with all its child chats."""
         if key is None and not (await self.read()).archived:
             raise NotArchived(self.id)
         return await self._do("PATCH", "", Snapshot, {"archived": False}, key)
 
     async def delete(self, *, key: str | None = None) -> None:
-        """Delete the chat permanently, with all its child chats."""
         if key is None:
             await self.read()
         reply = await self._transport.reply("DELETE", self._path, key=self._transport.key(key))

@@ -11,6 +11,7 @@ from holdfast.chat.client_tools import ClientTool
 from holdfast.chat.errors import ChatNotFound
 from holdfast.chat.export import parse
 from holdfast.chat.handle import check_limit, labels_of, title_of
+from holdfast.chat.interface import ChatHost
 from holdfast.chat.snapshots import Snapshot
 from holdfast.client.chat import MAX_PAGE, RemoteChat
 from holdfast.client.request_bodies import check_owner, parts_of, without_none
@@ -32,7 +33,7 @@ class _ChatPage(Struct, frozen=True):
     next: str | None
 
 
-class RemoteHost:
+class RemoteHost(ChatHost):
     """Durable chats of one user on a server. Made by `holdfast.connect`."""
 
     def __init__(self, transport: Transport) -> None:
@@ -51,11 +52,6 @@ class RemoteHost:
         client_tools: Sequence[ClientTool] = (),
         key: str | None = None,
     ) -> RemoteChat:
-        """Create a chat; without a prompt it waits for its first message.
-
-        `agent` is the name of one, by default the server's first. The chat belongs to the owner of
-        the token. With a `key` it is created once, however often this is called.
-        """
         check_owner(owner)
         check_effort(effort)
         body = without_none(
@@ -73,11 +69,6 @@ class RemoteHost:
     async def restore(
         self, text: str, *, agent: str | None = None, owner: str = "", key: str | None = None
     ) -> RemoteChat:
-        """Create a chat with the messages of an export in JSONL.
-
-        `agent` continues it, by default the one it had. Its approvals are not imported; a model
-        that is not available there is replaced by the agent's. Raises `FormatError`.
-        """
         check_owner(owner)
         parse(text)
         reply = await self._transport.reply(
@@ -91,7 +82,6 @@ class RemoteHost:
         return RemoteChat(self._transport, self._transport.decoded(reply, Snapshot))
 
     async def chat(self, id: str) -> RemoteChat:
-        """The chat with this id. Raises `ChatNotFound`."""
         if id in INVALID_PATH_NAMES:
             raise ChatNotFound(id)
         return RemoteChat(self._transport, await self._transport.get(at("chats", id), Snapshot))
@@ -105,7 +95,6 @@ class RemoteHost:
         before: str | None = None,
         limit: int = 100,
     ) -> tuple[Snapshot, ...]:
-        """Chats, newest first. `before` is the id of the last one seen."""
         check_owner(owner)
         check_limit(limit)
         chats: list[Snapshot] = []

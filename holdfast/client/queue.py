@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from holdfast.chat.interface import ChatQueue
 from holdfast.chat.rows import Queued
 from holdfast.chat.snapshots import Receipt
 from holdfast.client.request_bodies import parts_of, without_none
@@ -20,7 +21,7 @@ class _QueuedMessages(Struct, frozen=True):
     queue: tuple[Queued, ...]
 
 
-class RemoteQueue:
+class RemoteQueue(ChatQueue):
     """The queued messages of a chat, in order of delivery."""
 
     def __init__(self, transport: Transport, chat_id: str) -> None:
@@ -28,7 +29,6 @@ class RemoteQueue:
         self._path = at("chats", chat_id, "queue")
 
     async def list(self) -> tuple[Queued, ...]:
-        """The queued messages."""
         return (await self._transport.get(self._path, _QueuedMessages)).queue
 
     async def edit(
@@ -39,7 +39,6 @@ class RemoteQueue:
         *,
         key: str | None = None,
     ) -> tuple[Queued, ...]:
-        """Change the text of a queued message, or how it is delivered."""
         body = without_none(prompt=parts_of(prompt), deliver=deliver)
         changed = await self._transport.change(
             "PATCH", self._path + at(id), _QueuedMessages, body, key=key
@@ -47,18 +46,15 @@ class RemoteQueue:
         return changed.queue
 
     async def reorder(self, ids: Sequence[str], *, key: str | None = None) -> tuple[Queued, ...]:
-        """Reorder the messages, within each kind. `ids` has every one of them once."""
         changed = await self._transport.change(
             "PUT", self._path, _QueuedMessages, {"order": list(ids)}, key=key
         )
         return changed.queue
 
     async def remove(self, id: str, *, key: str | None = None) -> Queued:
-        """Remove a message before it is delivered."""
         return await self._transport.change("DELETE", self._path + at(id), Queued, key=key)
 
     async def promote(self, id: str, *, key: str | None = None) -> Receipt:
-        """Deliver a message now, as if it had been sent to interrupt."""
         return await self._transport.change(
             "POST", self._path + at(id, "promote"), Receipt, key=key
         )

@@ -16,6 +16,7 @@ from holdfast.chat.export import parse
 from holdfast.chat.files import add_file
 from holdfast.chat.handle import Chat, Queue
 from holdfast.chat.host import Host
+from holdfast.chat.interface import ChatHandle, ChatHost, ChatQueue
 from holdfast.chat.rows import Rule
 from holdfast.chat.stream import ChatStream, MessageChanged
 from holdfast.client.chat import RemoteChat
@@ -44,26 +45,41 @@ THERE_ONLY = frozenset(("watch",))
 OF_A_STREAM = ("__aiter__", "__anext__", "__aenter__", "__aexit__", "aclose", "cursor")
 
 
+IMPLEMENTATIONS: list[tuple[type, type]] = [
+    (ChatHost, Host),
+    (ChatHost, RemoteHost),
+    (ChatHandle, Chat),
+    (ChatHandle, RemoteChat),
+    (ChatQueue, Queue),
+    (ChatQueue, RemoteQueue),
+]
+
+
 def public(kind: type) -> dict[str, Any]:
     return {name: value for name, value in vars(kind).items() if not name.startswith("_")}
 
 
-def signature(function: Callable[..., Any]) -> str:
-    """With the names of the remote ones replaced by those that they stand for."""
-    words = str(inspect.signature(function)).replace("'", "")
-    return words.replace("RemoteStream", "ChatStream").replace("Remote", "")
+def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(function).parameters.values())
 
 
-@pytest.mark.parametrize(
-    ("here", "there"), [(Host, RemoteHost), (Chat, RemoteChat), (Queue, RemoteQueue)]
-)
-def test_both_have_the_same_methods_with_the_same_arguments(here: type, there: type) -> None:
-    ours, theirs = public(here), public(there)
-    assert set(ours) - HERE_ONLY == set(theirs) - THERE_ONLY
-    for name in set(ours) - HERE_ONLY:
-        assert signature(ours[name]) == signature(theirs[name]), name
-        asks = inspect.iscoroutinefunction(ours[name])
-        assert asks == inspect.iscoroutinefunction(theirs[name]), name
+@pytest.mark.parametrize(("interface", "kind"), IMPLEMENTATIONS)
+def test_a_method_has_the_arguments_of_the_interface(interface: type, kind: type) -> None:
+    declared, defined = public(interface), public(kind)
+    assert set(declared) == set(defined) - HERE_ONLY - THERE_ONLY
+    for name, method in declared.items():
+        assert parameters(defined[name]) == parameters(method), name
+        is_coroutine = inspect.iscoroutinefunction(defined[name])
+        assert is_coroutine == inspect.iscoroutinefunction(method), name
+
+
+@pytest.mark.parametrize(("interface", "kind"), IMPLEMENTATIONS)
+def test_a_method_has_the_docstring_of_the_interface(interface: type, kind: type) -> None:
+    for name in public(interface):
+        assert vars(kind)[name].__doc__ is None, name
+        text = inspect.getdoc(getattr(kind, name))
+        assert text, name
+        assert text == inspect.getdoc(getattr(interface, name)), name
 
 
 def test_both_streams_are_read_in_the_same_way() -> None:
@@ -101,7 +117,7 @@ PARTS: list[Part] = [
 ]
 
 
-async def story(host: Host | RemoteHost, tell: Callable[[object], None]) -> None:
+async def story(host: ChatHost, tell: Callable[[object], None]) -> None:
     chat = await host.create("hi", title="A  chat", labels={"b": "2", "a": "1"}, key="first")
     tell(chat.first)
     again = await host.create("hi", title="A  chat", labels={"b": "2", "a": "1"}, key="first")
@@ -123,7 +139,7 @@ async def story(host: Host | RemoteHost, tell: Callable[[object], None]) -> None
     await waiting(host, tell)
 
 
-async def reading(chat: Chat | RemoteChat, tell: Callable[[object], None]) -> None:
+async def reading(chat: ChatHandle, tell: Callable[[object], None]) -> None:
     tell(await chat.read())
     for asked in (
         {},
@@ -149,9 +165,7 @@ async def reading(chat: Chat | RemoteChat, tell: Callable[[object], None]) -> No
     tell([event async for event in chat.stream(str(cursor))])
 
 
-async def changing(
-    host: Host | RemoteHost, chat: Chat | RemoteChat, tell: Callable[[object], None]
-) -> None:
+async def changing(host: ChatHost, chat: ChatHandle, tell: Callable[[object], None]) -> None:
     copy = await chat.fork(2)
     tell((copy.first, await copy.rest()))
     other = await chat.fork(1, "instead", title="Another", share_workspace=True)
@@ -173,7 +187,7 @@ async def changing(
     assert kept.id not in [one.id for one in await host.list()]
 
 
-async def answering(host: Host | RemoteHost, tell: Callable[[object], None]) -> None:
+async def answering(host: ChatHost, tell: Callable[[object], None]) -> None:
     chat = await host.create("pay")
     waits = await chat.rest()
     tell(waits)
@@ -191,7 +205,7 @@ async def answering(host: Host | RemoteHost, tell: Callable[[object], None]) -> 
     tell((await chat.rest(), await chat.history()))
 
 
-async def waiting(host: Host | RemoteHost, tell: Callable[[object], None]) -> None:
+async def waiting(host: ChatHost, tell: Callable[[object], None]) -> None:
     chat = await host.create("count")
     await anyio.sleep(1)
     tell(await chat.interrupt())
