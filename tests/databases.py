@@ -10,12 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    closing,
-    nullcontext,
-)
+from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
@@ -23,7 +18,8 @@ from uuid import uuid4
 
 import pytest
 
-from holdfast.testing import Clock, VirtualLoop
+from holdfast.testing import Clock
+from tests.database_time import held_for_databases
 
 if TYPE_CHECKING:
     import asyncpg
@@ -32,15 +28,6 @@ if TYPE_CHECKING:
 
 OpenDatabase: TypeAlias = "Callable[[], AbstractAsyncContextManager[Database]]"
 """Opens the test's database: several times at once on PostgreSQL, again and again on both."""
-
-
-def hold() -> AbstractContextManager[None]:
-    """Virtual time stands still while a database is waited for."""
-    loop = asyncio.get_running_loop()
-    if not isinstance(loop, VirtualLoop):
-        return nullcontext()
-    loop.io_timeout = 30.0  # a server on a busy machine takes its time, and that is no deadlock
-    return loop.hold_time()
 
 
 class Databases:
@@ -133,6 +120,13 @@ END $$;
 """
 
 
+@pytest.fixture(scope="session", autouse=True)
+def hold_time_for_databases() -> Iterator[None]:
+    """Virtual time stands still while a database is busy."""
+    with held_for_databases():
+        yield
+
+
 @pytest.fixture(scope="session")
 def databases() -> Iterator[Databases]:
     """PostgreSQL, for as long as this process runs tests."""
@@ -196,10 +190,10 @@ def _open_postgres(url: str, clock: Clock) -> AbstractAsyncContextManager[Databa
     from holdfast.store.postgres.database import open_postgres
 
     # A probe every few seconds would keep a test going that waits for something that never comes.
-    return open_postgres(url, now=clock.now, hold=hold, probe=None)
+    return open_postgres(url, now=clock.now, probe=None)
 
 
 def _open_sqlite(path: Path, clock: Clock) -> AbstractAsyncContextManager[Database]:
     from holdfast.store.sqlite.database import open_sqlite
 
-    return open_sqlite(path, now=clock.now, hold=hold, thread=False)
+    return open_sqlite(path, now=clock.now, thread=False)

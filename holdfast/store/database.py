@@ -25,7 +25,6 @@ The errors:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -190,9 +189,6 @@ OUTCOME_TIMEOUT: Final = 10.0
 """Seconds that a caller waits for the outcome of its transaction."""
 MAX_GROUP_SIZE: Final = 50
 """Maximum number of transactions that share a commit."""
-
-Hold: TypeAlias = Callable[[], AbstractContextManager[None]]
-"""Context entered while waiting for the database, in which a test's virtual time stands still."""
 
 
 class StoreError(HoldfastError):

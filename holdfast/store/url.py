@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import new_id
-from holdfast.store.database import Hold
 
 if TYPE_CHECKING:
     from holdfast.store.postgres.database import Postgres
@@ -36,7 +35,6 @@ async def open_database(
     url: str,
     *,
     now: Callable[[], int],
-    hold: Hold | None = None,
     migrate: bool = True,
     writes: bool = True,
     wait: float = 0.0,
@@ -59,7 +57,6 @@ async def open_database(
 
             server = open_postgres(
                 target.location,
-                hold=hold,
                 migrate=migrate and writes,
                 wait=wait,
                 listen_url=listen_url,
@@ -73,9 +70,7 @@ async def open_database(
             raise ConfigError("a database in memory would be empty: name a file to read")
         from holdfast.store.sqlite.database import open_sqlite
 
-        file = open_sqlite(
-            target.location, now=now, hold=hold, migrate=migrate and writes, writes=writes
-        )
+        file = open_sqlite(target.location, now=now, migrate=migrate and writes, writes=writes)
         yield await stack.enter_async_context(file)
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from holdfast.chat import doctor
 from tests.chat.chats import Chats
-from tests.databases import hold
 
 if TYPE_CHECKING:
     from holdfast.store.database import Database
@@ -35,7 +34,7 @@ async def postgres(postgres_url: str, clock: Clock) -> AsyncIterator[Chats]:
     """For what only happens where several sessions write at once."""
     from holdfast.store.postgres.database import open_postgres
 
-    async with open_postgres(postgres_url, now=clock.now, hold=hold, probe=None) as db:
+    async with open_postgres(postgres_url, now=clock.now, probe=None) as db:
         made = Chats(db, clock)
         end = db.listen(made.notices.append)
         yield made

@@ -44,7 +44,7 @@ from tests.chat.broken import (
 )
 from tests.chat.cells import ACTS, ACTS_FOR, CELLS, bring
 from tests.chat.chats import FAILURE, LEASE, TABLES, Chats, answer, asks, leftover, made, prompt
-from tests.databases import Databases, OpenDatabase, hold
+from tests.databases import Databases, OpenDatabase
 from tests.kernel import histories
 
 ByHand = Callable[..., Awaitable[None]]
@@ -103,18 +103,17 @@ END $$;
 async def _by_hand_on_postgres(url: str, unguarded: set[str], *statements: str) -> None:
     import asyncpg
 
-    with hold():
-        connection = await asyncpg.connect(url)
-        # Neither triggers nor foreign keys.
-        await connection.execute("SET session_replication_role = replica")
-        for statement in statements:
-            try:
-                await connection.execute(statement)
-            except asyncpg.CheckViolationError:
-                unguarded.add(url)
-                await connection.execute(NO_CHECKS)
-                await connection.execute(statement)
-        await connection.close()
+    connection = await asyncpg.connect(url)
+    # Neither triggers nor foreign keys.
+    await connection.execute("SET session_replication_role = replica")
+    for statement in statements:
+        try:
+            await connection.execute(statement)
+        except asyncpg.CheckViolationError:
+            unguarded.add(url)
+            await connection.execute(NO_CHECKS)
+            await connection.execute(statement)
+    await connection.close()
 
 
 async def findings_in(db: Database) -> list[Finding]:
@@ -309,7 +308,7 @@ async def sqlite(tmp_path: Path, clock: Clock) -> AsyncIterator[Chats]:
     from holdfast.store.sqlite.database import open_sqlite
 
     path = tmp_path / "chats.db"
-    async with open_sqlite(path, now=clock.now, hold=hold, thread=False) as db:
+    async with open_sqlite(path, now=clock.now, thread=False) as db:
         yield Chats(db, clock)
 
 
@@ -345,7 +344,7 @@ async def test_a_damaged_file_is_found_and_read_as_far_as_it_can_be(
     from holdfast.store.sqlite.database import open_sqlite
 
     path = tmp_path / "chats.db"
-    open_it = partial(open_sqlite, path, now=clock.now, hold=hold, thread=False)
+    open_it = partial(open_sqlite, path, now=clock.now, thread=False)
     async with open_it() as db:
         chats = Chats(db, clock)
         for number in range(50):

@@ -39,7 +39,6 @@ from tests.chat.chats import (
     texts_of,
 )
 from tests.chat.model import LEASE, Model, Refused
-from tests.databases import hold
 
 # --- operations: what is done to the model, with which arguments ---
 
@@ -390,7 +389,7 @@ async def both(postgres: Chats, tmp_path: Path, clock: Clock) -> AsyncIterator[C
     """Makes a new chat in both databases each time."""
     numbers = count(1)
     path = tmp_path / "chats.db"
-    async with open_sqlite(path, now=clock.now, hold=hold, thread=False) as sqlite:
+    async with open_sqlite(path, now=clock.now, thread=False) as sqlite:
         sides = [Chats(sqlite, clock), postgres]
         yield lambda: Pair(sides, f"chat {next(numbers):04}")
         for chats in sides:

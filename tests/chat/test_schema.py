@@ -14,7 +14,6 @@ from holdfast.store.database import Database, Tx
 from holdfast.store.sqlite.database import open_sqlite
 from holdfast.testing import Clock
 from tests.chat.chats import TABLES, Chats
-from tests.databases import hold
 
 
 class Column(Struct, frozen=True):
@@ -177,7 +176,7 @@ async def test_both_databases_have_the_same_tables_keys_and_rules(
     postgres: Chats, tmp_path: Path, clock: Clock
 ) -> None:
     path = tmp_path / "chats.db"
-    async with open_sqlite(path, now=clock.now, hold=hold, thread=False) as sqlite:
+    async with open_sqlite(path, now=clock.now, thread=False) as sqlite:
         theirs, ours = await _schemas(postgres.db, sqlite)
     assert set(theirs) == set(ours)
     for name, table in ours.items():

@@ -19,7 +19,6 @@ from holdfast.store.database import (
 )
 from holdfast.store.sqlite.database import open_sqlite
 from holdfast.testing import Clock
-from tests.databases import hold
 from tests.server.api import agent, serving_api
 from tests.server.test_talking import begun
 
@@ -86,7 +85,7 @@ async def test_a_text_that_is_not_utf_8_is_one_too(
 ) -> None:
     file = tmp_path / "chats.db"
     async with (
-        open_sqlite(file, now=clock.now, hold=hold, thread=False) as db,
+        open_sqlite(file, now=clock.now, thread=False) as db,
         serving_api(db, [agent(["hello"], clock)], clock=clock) as api,
     ):
         id = await begun(api)

@@ -28,7 +28,6 @@ from holdfast.store.database import Database, Tx
 from holdfast.store.postgres.database import open_postgres
 from holdfast.testing import Clock, call
 from tests.chat.chats import Chats
-from tests.databases import hold
 from tests.server.api import Answer, Api, agent, serving_api
 
 PNG = b"\x89PNG\r\n\x1a\n\x00rest"
@@ -379,7 +378,7 @@ async def test_bytes_that_are_deleted_while_they_are_given_again_are_there(
     async def delete(id: str, tx: Tx) -> None:
         await delete_file(tx, "a", id)
 
-    async with open_postgres(postgres_url, now=clock.now, hold=hold, probe=None) as db:
+    async with open_postgres(postgres_url, now=clock.now, probe=None) as db:
         for n in range(20):
             old, new = f"old{n}", f"new{n}"
             await db.write(partial(add, old))

@@ -14,7 +14,6 @@ from holdfast.store.sqlite import file_watch
 from holdfast.store.sqlite.database import Sqlite, open_sqlite
 from holdfast.store.write_health import RECOVERY_TIME
 from holdfast.testing import Clock
-from tests.databases import hold
 from tests.server.api import Api, agent, serving_api
 
 
@@ -22,7 +21,7 @@ from tests.server.api import Api, agent, serving_api
 async def serving(path: Path) -> AsyncIterator[tuple[Api, Sqlite]]:
     clock = Clock()
     async with (
-        open_sqlite(path, now=clock.now, hold=hold, thread=False) as db,
+        open_sqlite(path, now=clock.now, thread=False) as db,
         serving_api(db, [agent((), clock)], clock=clock) as api,
     ):
         yield api, db

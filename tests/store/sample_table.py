@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from holdfast.store.database import Changed, ChangeNotice, Database, Tx
-from tests.databases import hold
 
 SCHEMA: Final = """
 CREATE TABLE things (
@@ -136,32 +134,3 @@ class NoticeRecorder:
         while notice not in self.notices:
             self._came.clear()
             await self._came.wait()
-
-
-class Holding:
-    """Holds time for a database, as long as the test wants it to."""
-
-    def __init__(self) -> None:
-        self.off = False
-        self._held: list[AbstractContextManager[None]] = []
-
-    def __call__(self) -> AbstractContextManager[None]:
-        return nullcontext() if self.off else self._holding()
-
-    @contextmanager
-    def _holding(self) -> Iterator[None]:
-        held = hold()
-        held.__enter__()
-        self._held.append(held)
-        try:
-            yield
-        finally:
-            if held in self._held:
-                self._held.remove(held)
-                held.__exit__(None, None, None)
-
-    def let_go(self) -> None:
-        """From now on time goes on, whatever is being waited for."""
-        self.off = True
-        while self._held:
-            self._held.pop().__exit__(None, None, None)

@@ -34,11 +34,11 @@ from holdfast.store.postgres.database import Postgres, open_postgres
 from holdfast.store.postgres.listener import PROBE_INTERVAL
 from holdfast.testing import START, Clock, VirtualLoop
 from holdfast.testing.postgres import Server, running
-from tests.databases import Databases, hold
+from tests import database_time
+from tests.databases import Databases
 from tests.store.postgres.proxy import proxied
 from tests.store.sample_table import (
     SCHEMA,
-    Holding,
     NoticeRecorder,
     Put,
     Putting,
@@ -72,7 +72,7 @@ def url(databases: Databases, things: str) -> Iterator[str]:
 
 
 def opened(url: str, **more: Any) -> AbstractAsyncContextManager[Postgres]:
-    return open_postgres(url, **{"hold": hold, "probe": None, **more})
+    return open_postgres(url, **{"probe": None, **more})
 
 
 @pytest.fixture
@@ -84,13 +84,11 @@ async def db(url: str) -> AsyncIterator[Postgres]:
 @asynccontextmanager
 async def session(url: str) -> AsyncIterator[Raw]:
     """Somebody else who is connected."""
-    with hold():
-        raw = await asyncpg.connect(url)
+    raw = await asyncpg.connect(url)
     try:
         yield raw
     finally:
-        with hold():
-            await raw.close()
+        await raw.close()
 
 
 async def kill(raw: Raw, which: str) -> int:
@@ -773,18 +771,17 @@ async def test_after_a_lost_connection_it_listens_again_and_says_that_it_missed_
 
 
 async def test_a_connection_that_died_silently_is_found_by_asking(url: str) -> None:
-    holding = Holding()
     async with proxied(url) as proxy:
-        async with opened(proxy.url, hold=holding, probe=PROBE_INTERVAL) as db:
+        async with opened(proxy.url, probe=PROBE_INTERVAL) as db:
             ear = NoticeRecorder(db)
             loop = asyncio.get_running_loop()
             await asyncio.sleep(3 * PROBE_INTERVAL)
             assert ear.notices == []
             since = loop.time()
-            proxy.silent = holding.off = True
+            proxy.silent = database_time.unheld = True
 
             def speak() -> None:
-                proxy.silent = holding.off = False
+                proxy.silent = database_time.unheld = False
 
             loop.call_later(PROBE_INTERVAL + 5, speak)
             await ear.until(NoticesLost())
@@ -993,16 +990,15 @@ async def test_closing_ends_all_connections(url: str) -> None:
 
 
 async def test_a_transaction_that_never_ends_does_not_keep_the_database_open(url: str) -> None:
-    holding, begun = Holding(), asyncio.Event()
+    begun = asyncio.Event()
 
     async def never(tx: Tx) -> None:
         await tx.fetch("SELECT 1")
-        holding.let_go()
         begun.set()
         await asyncio.Event().wait()
 
     loop = asyncio.get_running_loop()
-    async with opened(url, hold=holding) as db:
+    async with opened(url) as db:
         writing = asyncio.ensure_future(db.write(never))
         await begun.wait()
         since = loop.time()
@@ -1049,8 +1045,7 @@ async def test_a_server_that_is_not_up_yet_is_waited_for(caplog: pytest.LogCaptu
         while not caplog.records:  # noqa: ASYNC110 - a log tells nobody
             await asyncio.sleep(0.01)
         assert "waiting up to 30 s for the database: PostgreSQL at" in caplog.text
-        with hold():
-            server.start()
+        server.start()
         await opening
     assert len(caplog.records) == 1, "it is said once"
 

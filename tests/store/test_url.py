@@ -15,14 +15,13 @@ from holdfast.kernel.errors import ConfigError
 from holdfast.store.database import CannotOpen, Database, Row, Tx, Unavailable
 from holdfast.store.url import DatabaseTarget, open_database, parse
 from holdfast.testing import Clock
-from tests.databases import hold
 
 Open = Callable[..., AbstractAsyncContextManager[Any]]
 
 
 @pytest.fixture
 def opened(clock: Clock) -> Open:
-    return partial(open_database, now=clock.now, hold=hold)
+    return partial(open_database, now=clock.now)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -213,10 +212,9 @@ async def test_an_empty_database_on_a_server_is_refused_to_readers_and_stays_emp
     with pytest.raises(CannotOpen, match=r"lacks 0001_chats, .*: run `holdfast migrate`"):
         async with opened(bare_url, writes=False):
             pass
-    with hold():
-        import asyncpg
+    import asyncpg
 
-        connection = await asyncpg.connect(bare_url)
-        tables = await connection.fetch("SELECT 1 FROM pg_tables WHERE schemaname = 'public'")
-        await connection.close()
+    connection = await asyncpg.connect(bare_url)
+    tables = await connection.fetch("SELECT 1 FROM pg_tables WHERE schemaname = 'public'")
+    await connection.close()
     assert tables == []

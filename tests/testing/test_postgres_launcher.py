@@ -25,7 +25,6 @@ from holdfast.testing.postgres import (
     find_binaries,
     running,
 )
-from tests.databases import hold
 
 Raw: TypeAlias = "asyncpg.Connection[Any]"
 
@@ -46,10 +45,9 @@ def public_directory() -> Iterator[Path]:
 
 @asynccontextmanager
 async def session(url: str) -> AsyncIterator[Raw]:
-    with hold():
-        raw = await asyncpg.connect(url)
-        yield raw
-        await raw.close()
+    raw = await asyncpg.connect(url)
+    yield raw
+    await raw.close()
 
 
 async def ask(url: str, sql: str) -> Any:
@@ -104,7 +102,7 @@ async def test_two_servers_run_beside_each_other(server: Server) -> None:
 
 @pytest.mark.parametrize("durable", [True, False])
 async def test_what_is_committed_outlives_a_crash(durable: bool) -> None:
-    with running(durable=durable) as server, hold():
+    with running(durable=durable) as server:
         url, pid = server.url(), server.pid
         raw = await asyncpg.connect(url)
         await raw.execute("CREATE TABLE kept AS SELECT 42 AS answer")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,7 +22,6 @@ from holdfast.store.database import (
     ChangeNotice,
     Closed,
     Dialect,
-    Hold,
     NoticesLost,
     NotWritable,
     OtherLoop,
@@ -93,7 +92,6 @@ async def open_postgres(
     url: str,
     *,
     now: Callable[[], int] | None = None,
-    hold: Hold | None = None,
     migrate: bool = True,
     pool: int = 10,
     probe: float | None = PROBE_INTERVAL,
@@ -114,7 +112,6 @@ async def open_postgres(
     database = Postgres(
         url,
         now=now,
-        hold=hold or nullcontext,
         pool=pool,
         probe=probe,
         listen_url=listen_url,
@@ -145,7 +142,6 @@ class Postgres:
         url: str,
         *,
         now: Callable[[], int] | None,
-        hold: Hold,
         pool: int,
         probe: float | None,
         listen_url: str | None,
@@ -155,7 +151,6 @@ class Postgres:
         self._listen_url = listen_url
         self._now = now
         self._dialect = POSTGRES if now is None else _bound_now(POSTGRES)
-        self._hold = hold
         self._closed = False
         self._loop = asyncio.get_running_loop()
         self._waits = Waits(self._loop)
@@ -172,16 +167,13 @@ class Postgres:
             write=self._write,
             distribute=self._distribute,
             start=self._start,
-            hold=hold,
         )
         self._notices = NoticeListeners()
-        self._notifier = Notifier(self._id, self._notify, hold)
+        self._notifier = Notifier(self._id, self._notify)
         self._listener = Listener(
             self._connect if listen_url is None else self._connect_listener,
             on_notification=self._on_notification,
-            on_lost=self._on_listener_lost,
             on_resumed=self._on_listener_resumed,
-            hold=hold,
             probe=probe,
         )
 
@@ -215,13 +207,12 @@ class Postgres:
         end = asyncio.get_running_loop().create_future()
         self._running.add(end)
         try:
-            with self._hold():
-                return await run.with_connection(
-                    self._pool,
-                    lambda connection: run.read(
-                        connection, self._read_tx, transaction, self._begin(run.READ)
-                    ),
-                )
+            return await run.with_connection(
+                self._pool,
+                lambda connection: run.read(
+                    connection, self._read_tx, transaction, self._begin(run.READ)
+                ),
+            )
         finally:
             self._running.discard(end)
             end.cancel()
@@ -249,7 +240,6 @@ class Postgres:
             raise CannotOpen(f"{address(self._url)}: {error}") from error.__cause__
         except StoreError as error:
             raise CannotOpen(str(error)) from error.__cause__
-        self._notifier.echoes = self.listens
         services = [self._notifier.run(), *([self._listener.run()] if self.listens else [])]
         self._services = [self._loop.create_task(service) for service in services]
 
@@ -258,8 +248,7 @@ class Postgres:
         deadline, delay = self._loop.time() + wait, FIRST_RETRY_DELAY
         while True:
             try:
-                with self._hold():
-                    await self._try_open(migrate)
+                await self._try_open(migrate)
                 if self._pooled or self._listen_url is not None:
                     await self._probe_kinds()
                 return
@@ -281,15 +270,14 @@ class Postgres:
 
     async def _probe_kinds(self) -> None:
         """Use each kind of connection once: a pooler may serve one and let another wait."""
-        with self._hold():
-            try:
-                await (await self._one_statement()).fetch("SELECT 1")
-                await self._notify(*([each] for each in echo_test(self._id)))
-            except Exception as error:
-                raise CannotOpen(
-                    f"not every connection that is needed works ({error}): through a pooler, allow "
-                    f"{MAX_CONNECTIONS} connections or more for each process"
-                ) from error
+        try:
+            await (await self._one_statement()).fetch("SELECT 1")
+            await self._notify(*([each] for each in echo_test(self._id)))
+        except Exception as error:
+            raise CannotOpen(
+                f"not every connection that is needed works ({error}): through a pooler, allow "
+                f"{MAX_CONNECTIONS} connections or more for each process"
+            ) from error
         self.listens = await self._is_echoed()
         if not self.listens:
             self._listener.stop()
@@ -302,10 +290,7 @@ class Postgres:
     async def _is_echoed(self) -> bool:
         """Return whether the listening connection receives the notification of `_probe_kinds`."""
         for _ in range(ECHO_TRIES):
-            with self._hold():
-                await (
-                    self._listener.ping()
-                )  # the server sends pending notifications before it answers
+            await self._listener.ping()  # the server sends pending notifications before it answers
             if self._echoed:
                 return True
             await asyncio.sleep(ECHO_PAUSE)
@@ -339,10 +324,8 @@ class Postgres:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT)
-        self._on_listener_lost()
-        with self._hold():
-            closing = [task.close(timeout=CLOSE_TIMEOUT) for task in self._connections]
-            await asyncio.gather(*closing, return_exceptions=True)
+        closing = [task.close(timeout=CLOSE_TIMEOUT) for task in self._connections]
+        await asyncio.gather(*closing, return_exceptions=True)
 
     def _terminate_connections(self) -> None:
         for connection in tuple(self._connections):
@@ -389,13 +372,10 @@ class Postgres:
         return connection
 
     async def _write(self, transaction: run.TransactionFunction[T]) -> T:
-        with self._hold():
-            result, notices = await run.with_connection(
-                self._pool,
-                lambda connection: run.write(
-                    connection, self._tx, transaction, self._begin(run.WRITE)
-                ),
-            )
+        result, notices = await run.with_connection(
+            self._pool,
+            lambda connection: run.write(connection, self._tx, transaction, self._begin(run.WRITE)),
+        )
         self._distribute(notices)
         return result
 
@@ -446,16 +426,10 @@ class Postgres:
             return
         if notification.sender == self._id:  # this process was notified directly
             self._echoed = True
-            self._notifier.echo_received(notification.serial)
         else:
             self._notices.notify(notification.notices)
 
-    def _on_listener_lost(self) -> None:
-        self._notifier.echoes = False
-        self._notifier.release_clock()
-
     def _on_listener_resumed(self) -> None:
-        self._notifier.echoes = True
         self._notices.notify((NoticesLost(),))
 
 

@@ -10,7 +10,6 @@ from holdfast.store.database import (
     MAX_GROUP_SIZE,
     Bulk,
     ChangeNotice,
-    Hold,
     OutcomeUnknown,
     StoreError,
     Transaction,
@@ -53,7 +52,6 @@ class Committer:
         write: Callable[[Transaction[Any]], Awaitable[Any]],
         distribute: Callable[[Sequence[ChangeNotice]], None],
         start: Callable[[Coroutine[Any, Any, None]], object],
-        hold: Hold,
     ) -> None:
         """Take the functions of the database that the committer needs.
 
@@ -66,7 +64,6 @@ class Committer:
         self._write = write
         self._distribute = distribute
         self._start = start
-        self._hold = hold
         self._queue: list[QueuedCommit] = []
         self._is_working = False
 
@@ -84,10 +81,9 @@ class Committer:
 
     async def _work(self) -> None:
         try:
-            with self._hold():
-                while self._queue:
-                    group, self._queue = next_group(self._queue)
-                    await self._commit(group)
+            while self._queue:
+                group, self._queue = next_group(self._queue)
+                await self._commit(group)
         finally:
             self._is_working = False
 

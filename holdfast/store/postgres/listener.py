@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from holdfast.store.database import Hold
 from holdfast.store.postgres.notifier import CHANGED, CLAIMABLE
 
 if TYPE_CHECKING:
@@ -31,22 +30,17 @@ class Listener:
         connect: Callable[[], Awaitable[Connection]],
         *,
         on_notification: Callable[[str, str], None],
-        on_lost: Callable[[], None],
         on_resumed: Callable[[], None],
-        hold: Hold,
         probe: float | None = PROBE_INTERVAL,
     ) -> None:
         """Take the function that connects, and the functions that are notified.
 
         on_notification: called with the channel and the text of each notification.
-        on_lost: called when notifications stop arriving.
-        on_resumed: called when they arrive again; those sent in between are lost.
+        on_resumed: called when notifications arrive again; those sent in between are lost.
         """
         self._connect = connect
         self._on_notification = on_notification
-        self._on_lost = on_lost
         self._on_resumed = on_resumed
-        self._hold = hold
         self._probe = probe
         self._connection: Connection | None = None
 
@@ -70,7 +64,6 @@ class Listener:
         while True:
             if self._connection is not None:
                 await self._wait_until_lost(self._connection)
-                self._on_lost()
             self._connection = await self._reconnect()
             self._on_resumed()
 
@@ -100,8 +93,7 @@ class Listener:
 
     async def _probe_connection(self, connection: Connection) -> None:
         try:
-            with self._hold():
-                await connection.execute("SELECT 1", timeout=PROBE_TIMEOUT)
+            await connection.execute("SELECT 1", timeout=PROBE_TIMEOUT)
         except Exception:
             connection.terminate()
 
@@ -109,8 +101,7 @@ class Listener:
         delay = FIRST_RETRY_DELAY
         while True:
             try:
-                with self._hold():
-                    return await self._listen()
+                return await self._listen()
             except Exception as error:
                 LOG.warning("cannot listen to PostgreSQL, retrying in %g s: %s", delay, error)
             await asyncio.sleep(delay)

@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import Final
 
 import msgspec
 
-from holdfast.store.database import Changed, ChangeNotice, Claimable, Hold
+from holdfast.store.database import Changed, ChangeNotice, Claimable
 
 LOG: Final = logging.getLogger("holdfast")
 
@@ -96,21 +95,16 @@ class Notifier:
         self,
         sender: str,
         notify: Callable[[Sequence[str], Sequence[str]], Awaitable[None]],
-        hold: Hold,
     ) -> None:
         """`notify` sends texts, each on its channel."""
         self._sender = sender
         self._notify = notify
-        self._hold = hold
         self._queue: list[ChangeNotice] = []
         self._wake = asyncio.Event()
         self._pause_ended = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._serial = 0
-        self._clock_hold: AbstractContextManager[None] | None = None
-        self.echoes = False
-        """Whether this process receives its own notifications, too."""
 
     def send_soon(self, notices: Sequence[ChangeNotice]) -> None:
         """Queue notices, which are sent within `SEND_INTERVAL`."""
@@ -128,15 +122,14 @@ class Notifier:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            with self._hold():
-                notices, self._queue = self._queue, []
-                await self._send(notices)
+            notices, self._queue = self._queue, []
+            await self._send(notices)
             if not self._queue:
                 self._idle.set()
             await self._pause()
 
     async def _pause(self) -> None:
-        """Pause for `SEND_INTERVAL`, or until a flush. Not inside `hold`, which stops timers."""
+        """Pause for `SEND_INTERVAL`, or until a flush."""
         timer = asyncio.get_running_loop().call_later(SEND_INTERVAL, self._pause_ended.set)
         try:
             await self._pause_ended.wait()
@@ -150,7 +143,6 @@ class Notifier:
             return
         self._serial += 1
         channels, texts = [page[0] for page in pages], [page[1] for page in pages]
-        self._hold_clock()
         for is_last_try in (False, True):
             try:
                 await self._notify(channels, texts)
@@ -160,20 +152,3 @@ class Notifier:
                     LOG.warning(
                         "other processes were not notified of %d changes: %s", len(pages), error
                     )
-                    self.release_clock()
-
-    def _hold_clock(self) -> None:
-        """Stop virtual time until the notices are received back, so that nothing overtakes them."""
-        if self._clock_hold is None and self.echoes:
-            self._clock_hold = self._hold()
-            self._clock_hold.__enter__()
-
-    def echo_received(self, serial: int) -> None:
-        if serial >= self._serial:
-            self.release_clock()
-
-    def release_clock(self) -> None:
-        """Continue virtual time, when all notices were received back or none will be."""
-        clock_hold, self._clock_hold = self._clock_hold, None
-        if clock_hold is not None:
-            clock_hold.__exit__(None, None, None)

@@ -29,7 +29,6 @@ from holdfast.store.database import (
     ChangeNotice,
     Closed,
     Dialect,
-    Hold,
     OtherLoop,
     Transaction,
 )
@@ -55,7 +54,6 @@ async def open_sqlite(
     path: str | PathLike[str],
     *,
     now: Callable[[], int],
-    hold: Hold | None = None,
     thread: bool = True,
     migrate: bool = True,
     writes: bool = True,
@@ -70,7 +68,7 @@ async def open_sqlite(
     read-only, also while another process writes to it. `version` overrides SQLite's, for tests.
     """
     file = open_file(path, version or apsw.sqlite_lib_version(), writes=writes)
-    database = Sqlite(file, now, hold, thread)
+    database = Sqlite(file, now, thread)
     try:
         database.applied = await database.bring_up(migrate and writes, migrations)
         yield database
@@ -87,15 +85,12 @@ class Sqlite:
     listens: Final = True
     """Whether no notice is missed without polling: always, as no other process writes."""
 
-    def __init__(
-        self, file: DatabaseFile, now: Callable[[], int], hold: Hold | None, thread: bool
-    ) -> None:
+    def __init__(self, file: DatabaseFile, now: Callable[[], int], thread: bool) -> None:
         self.exclusive: Final = file.exclusive
         """Whether this process is the only writer, by the file lock or because it is in memory."""
         self._path = file.path
         self._file = file
         self._now = now
-        self._hold = hold
         self._notices = NoticeListeners()
         self._loop = asyncio.get_running_loop()
         self._waits = Waits(self._loop)
@@ -114,16 +109,16 @@ class Sqlite:
 
     async def write(self, transaction: Transaction[T], *, short: bool = False) -> T:
         job = self._submit(self._writes, transaction, (), short=short)
-        return await self._hold_clock(self._waits.wait(job))
+        return await self._waits.wait(job)
 
     async def write_together(self, bulk: Bulk[A, T], item: A) -> T:
         job = self._submit(self._writes, bulk.alone, (item,), short=True, bulk=bulk)
-        return await self._hold_clock(self._waits.wait(job))
+        return await self._waits.wait(job)
 
     async def read(self, transaction: Transaction[T], *, short: bool = False) -> T:
         job = self._submit(self._reads, transaction, (), reads=True, short=short)
         waiter = job.waiter = self._loop.create_future()
-        await self._hold_clock(waiter)  # nothing is changed, so a cancelled caller need not wait
+        await waiter  # nothing is changed, so a cancelled caller need not wait
         return job.get()
 
     async def change_schema(self, transaction: Callable[[SchemaTx], Awaitable[T]]) -> T:
@@ -142,18 +137,12 @@ class Sqlite:
     async def close(self) -> None:
         """Finish the submitted transactions, and close the file."""
         self._closed = True
-        await self._hold_clock(self._stop())
-
-    async def _stop(self) -> None:
         try:
             if self._reads is not self._writes:
                 await self._reads.stop()
         finally:
             await self._writes.stop()
             self._waits.close()
-
-    def _hold_clock(self, waiting: Awaitable[T]) -> Awaitable[T]:
-        return waiting if self._hold is None else _within(self._hold, waiting)
 
     def _executors(
         self, file: DatabaseFile, thread: bool
@@ -197,8 +186,3 @@ class Sqlite:
         for job in jobs:
             if job.notices:
                 self._notices.notify(job.notices)
-
-
-async def _within(hold: Hold, waiting: Awaitable[T]) -> T:
-    with hold():
-        return await waiting

@@ -276,9 +276,8 @@ async def test_claiming_does_not_look_through_chats_at_rest(
 async def test_leases_go_by_the_clock_of_the_database(postgres_url: str) -> None:
     """Two processes whose own clocks differ by an hour agree on who is alive."""
     from holdfast.store.postgres.database import open_postgres
-    from tests.databases import hold
 
-    async with open_postgres(postgres_url, hold=hold, probe=None) as db:
+    async with open_postgres(postgres_url, probe=None) as db:
         early, late = Chats(db, Clock(0)), Chats(db, Clock(10**18))
         await early.running("c1")
         assert await late.claim(worker="w2") == []

@@ -28,7 +28,7 @@ from holdfast.store.sqlite.database import open_sqlite
 from holdfast.testing import Clock, pause, ports, run_virtual, say
 from tests.chat.chats import answer
 from tests.chat.test_stream import slowly
-from tests.databases import hold
+from tests.database_time import hold
 from tests.server.api import Named, agent, serving_api
 from tests.server.streams.client import Watching, connected, crowd, wires_of
 from tests.server.streams.test_resume import assert_as_stored
@@ -207,7 +207,7 @@ def test_streams_are_served_on_an_event_loop_that_nobody_prepared(
 
     async def serve_one() -> None:
         async with (
-            open_sqlite(tmp_path / "chats.db", now=clock.now, hold=hold, thread=False) as db,
+            open_sqlite(tmp_path / "chats.db", now=clock.now, thread=False) as db,
             serving_api(db, [agent([slowly("hello there")], clock)], clock=clock) as api,
         ):
             chat = await api.host.create("go", owner="ann")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 from hypothesis import given
@@ -65,14 +65,13 @@ def test_what_nobody_of_us_has_sent_is_not_heard(channel: str, payload: str) -> 
 
 
 class Line:
-    """A connection that keeps what is sent, and how often time is held."""
+    """A connection that keeps what is sent, and when."""
 
     def __init__(self) -> None:
         self.sent: list[list[str]] = []
         self.times: list[float] = []
         """When the sending began."""
         self.failures = 0
-        self.held = 0
 
     async def notify(self, channels: Sequence[str], texts: Sequence[str]) -> None:
         await asyncio.sleep(0)
@@ -83,17 +82,10 @@ class Line:
             raise ConnectionResetError("gone")
         self.sent.append(list(texts))
 
-    @contextmanager
-    def hold(self) -> Iterator[None]:
-        self.held += 1
-        yield
-        self.held -= 1
-
 
 @asynccontextmanager
-async def notifying(line: Line, *, echoes: bool = False) -> AsyncIterator[Notifier]:
-    notifier = Notifier("me", line.notify, line.hold)
-    notifier.echoes = echoes
+async def notifying(line: Line) -> AsyncIterator[Notifier]:
+    notifier = Notifier("me", line.notify)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(notifier.run())
         yield notifier
@@ -120,7 +112,6 @@ async def test_what_comes_up_within_a_pause_is_sent_together_when_it_is_over() -
         for version in range(2, 9):
             mine.send_soon([Changed("a", version)])
             await asyncio.sleep(SEND_INTERVAL / 10)
-            assert line.held == 0  # or the pause would have no end
         await asyncio.sleep(10)
         assert line.sent == [['["me",1,[["a",1]]]'], ['["me",2,[["a",8]]]']]
     assert line.times == pytest.approx([began, began + 1 + SEND_INTERVAL], abs=SEND_INTERVAL / 100)
@@ -176,35 +167,6 @@ async def test_nothing_stays_behind_however_the_notices_come(waits: list[float])
         assert said == (told | {"a": len(waits)} if waits else {})
 
 
-async def test_time_is_held_until_what_was_sent_has_come_back() -> None:
-    line = Line()
-    async with notifying(line, echoes=True) as mine:
-        mine.send_soon([Claimable("a")])
-        await asyncio.sleep(0.5)
-        mine.send_soon([Claimable("b")])
-        await mine.flushed()
-        mine.echo_received(1)
-        assert line.held == 1
-        mine.echo_received(2)
-        assert line.held == 0
-
-
-async def test_time_is_not_held_for_what_will_not_come_back() -> None:
-    line = Line()
-    async with notifying(line) as mine:
-        mine.send_soon([Claimable("a")])
-        await mine.flushed()
-        mine.echoes = True
-        mine.send_soon([NoticesLost()])
-        await mine.flushed()
-        assert line.held == 0
-        mine.send_soon([Claimable("b")])
-        await mine.flushed()
-        assert line.held == 1
-        mine.release_clock()
-        assert line.held == 0
-
-
 async def test_what_cannot_be_sent_is_tried_again_once() -> None:
     line = Line()
     line.failures = 1
@@ -218,11 +180,10 @@ async def test_what_cannot_be_sent_twice_is_dropped_and_the_next_is_sent(
 ) -> None:
     line = Line()
     line.failures = 2
-    async with notifying(line, echoes=True) as mine:
+    async with notifying(line) as mine:
         with caplog.at_level(logging.WARNING, "holdfast"):
             mine.send_soon([Claimable("a")])
             await mine.flushed()
         assert "were not notified" in caplog.text
-        assert line.held == 0
         mine.send_soon([Claimable("b")])
     assert line.sent == [['["me",2,["b"]]']]

@@ -16,7 +16,7 @@ from holdfast.store.database import CannotOpen, Changed, Tx
 from holdfast.store.postgres.connect import LOCK_TIMEOUT
 from holdfast.store.postgres.database import Postgres, open_postgres
 from tests.cli.test_serve import Process, events, serving, text_of
-from tests.databases import Databases, hold
+from tests.databases import Databases
 from tests.store.postgres.pgbouncer import MISSING, find, install, pooled
 from tests.store.sample_table import (
     SCHEMA,
@@ -67,7 +67,7 @@ def through(direct: str, mode: str) -> Iterator[str]:
 
 @asynccontextmanager
 async def opened(url: str, **more: Any) -> AsyncIterator[Postgres]:
-    async with open_postgres(url, **{"hold": hold, "probe": None, **more}) as db:
+    async with open_postgres(url, **{"probe": None, **more}) as db:
         yield db
 
 
@@ -108,11 +108,10 @@ async def test_every_transaction_has_its_settings_and_leaves_none_behind(
             *(db.read(lock_timeout) for _ in range(10)),
         )
         assert set(shown) == {f"{LOCK_TIMEOUT:g}s"}
-    with hold():
-        other = await asyncpg.connect(through, statement_cache_size=0)
-        async with other.transaction():
-            assert await other.fetchval("SELECT current_setting('lock_timeout')") == "0"
-        await other.close()
+    other = await asyncpg.connect(through, statement_cache_size=0)
+    async with other.transaction():
+        assert await other.fetchval("SELECT current_setting('lock_timeout')") == "0"
+    await other.close()
 
 
 async def test_notices_of_others_arrive_in_session_mode_and_are_polled_for_otherwise(

@@ -302,9 +302,7 @@ async def test_the_log_is_moved_into_the_file_in_the_thread_and_stays_short(
     async def table(tx: Tx) -> None:
         await tx.execute("CREATE TABLE notes (text text)")
 
-    loop = asyncio.get_running_loop()
-    hold = loop.hold_time  # type: ignore[attr-defined]
-    async with open_sqlite(path, now=Clock().now, hold=hold) as db:
+    async with open_sqlite(path, now=Clock().now) as db:
         await db.write(table)
         for number in range(100):
             await db.write_together(Noting(), number)
@@ -321,8 +319,6 @@ async def test_a_log_that_cannot_be_moved_is_warned_of_and_commits_go_on(
 ) -> None:
     path = tmp_path_factory.mktemp("log") / "chats.db"
     monkeypatch.setattr(file, "WAL_PAGES", 1)
-    loop = asyncio.get_running_loop()
-    hold = loop.hold_time  # type: ignore[attr-defined]
 
     def refuse(*_: object, **__: object) -> None:
         raise apsw.IOError("disk I/O error")
@@ -337,7 +333,7 @@ async def test_a_log_that_cannot_be_moved_is_warned_of_and_commits_go_on(
         await tx.execute("CREATE TABLE IF NOT EXISTS notes (text text)")
         await tx.execute("INSERT INTO notes VALUES ('a')")
 
-    async with open_sqlite(path, now=Clock().now, hold=hold) as db:
+    async with open_sqlite(path, now=Clock().now) as db:
         with monkeypatch.context() as patched:
             patched.setattr(file.DatabaseFile, "_checkpoint", refuse)
             for _ in range(3):

@@ -22,14 +22,13 @@ from holdfast.store.sqlite.database import Sqlite, open_sqlite
 from holdfast.store.sqlite.file_watch import FileWatch
 from holdfast.store.write_health import RECOVERY_TIME, WriteHealth
 from holdfast.testing import Clock
-from tests.databases import hold
 
 SCHEMA = [Migration(1, "things", "CREATE TABLE things (id text PRIMARY KEY)")]
 
 
 def opened(path: Path, *, thread: bool = False) -> AbstractAsyncContextManager[Sqlite]:
     clock = Clock()
-    return open_sqlite(path, now=clock.now, hold=hold, thread=thread, migrations=SCHEMA)
+    return open_sqlite(path, now=clock.now, thread=thread, migrations=SCHEMA)
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from holdfast.store.database import Changed, Database
 from holdfast.store.sqlite.database import open_sqlite
 from holdfast.testing import Clock, VirtualLoop
-from tests.databases import EMPTY, hold
+from tests.databases import EMPTY
 from tests.store.sample_table import NoticeRecorder, notifying
 
 
@@ -58,7 +58,7 @@ class SqliteArena:
         return self._open(self._place / "chats.db")
 
     def _open(self, path: Path) -> AbstractAsyncContextManager[Database]:
-        return open_sqlite(path, now=self._clock.now, hold=hold, thread=False)
+        return open_sqlite(path, now=self._clock.now, thread=False)
 
 
 @asynccontextmanager
@@ -83,8 +83,7 @@ class PostgresArena:
         self._points = 0
 
     async def fresh(self) -> None:
-        with hold():
-            await self._admin.execute(WITHOUT_ENDING_OTHERS)
+        await self._admin.execute(WITHOUT_ENDING_OTHERS)
         self._points += 1
         one, other = self._opened
         await self._all_came(one, other)
@@ -117,15 +116,11 @@ async def postgres_arena(url: str, clock: Clock) -> AsyncIterator[PostgresArena]
     loop.io_grace = 0.0  # whoever waits for the server holds the time
     async with AsyncExitStack() as stack:
         opened = [
-            await stack.enter_async_context(
-                open_postgres(url, now=clock.now, hold=hold, probe=None)
-            )
+            await stack.enter_async_context(open_postgres(url, now=clock.now, probe=None))
             for _ in range(2)
         ]
-        with hold():
-            admin = await asyncpg.connect(url)
+        admin = await asyncpg.connect(url)
         try:
             yield PostgresArena(admin, (opened[0], opened[1]))
         finally:
-            with hold():
-                await admin.close()
+            await admin.close()
