@@ -1,16 +1,14 @@
 """The commit of a step: the most frequent transition, and the only one that commits many chats.
 
 The statement that writes also checks the fence. On PostgreSQL the steps of many chats are one
-statement, and a single step is the same statement with plain values instead of arrays. On SQLite
-they share a transaction, in which each statement is run for all of them.
+statement, and a single message another one with plain values instead of arrays. On SQLite they
+share a transaction, in which each statement is run for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain
-from operator import itemgetter
 from typing import Any, Final
 
 from msgspec import Struct
@@ -49,11 +47,6 @@ class FenceLost(Struct, frozen=True):
 
 FENCE_LOST: Final = FenceLost()
 
-ADVANCE: Final = """
-    snapshot_version = c.snapshot_version + 1, history_version = c.snapshot_version + 1,
-    attempt = 1, retry = NULL, retry_at = NULL, crashes = 0
-    """
-
 
 class _CommitStep:
     """The transition `commit step`, for one chat or for many."""
@@ -68,9 +61,10 @@ class _CommitStep:
         if not tx.dialect.writes_in_with:
             return await _one_by_one(tx, items)
         if len(items) == 1 and len(items[0].messages) == 1:
-            rows = await tx.fetch(of_one(tx.dialect.now), _params(items[0]))
+            params = _step_params(items[0]) | _message_rows(items[0])[0]
+            rows = await tx.fetch(_with_clock(COMMIT_ONE_MESSAGE, tx.dialect.now), params)
         else:
-            rows = await tx.fetch(of_many(tx.dialect.now), _array_params(items))
+            rows = await tx.fetch(_with_clock(COMMIT_STEPS, tx.dialect.now), _array_params(items))
         outcomes: dict[str, Committed | FenceLost] = {}
         for chat, version, messages, queue_version in rows:
             if version is None:
@@ -88,29 +82,27 @@ COMMIT_STEP: Final = _CommitStep()
 async def _one_by_one(tx: Tx, commits: Sequence[StepCommit]) -> list[Committed | FenceLost]:
     """Run one statement for each chat, and one for each of its messages."""
     updated_rows = await tx.fetch_many(
-        of_chat(tx.dialect.now), [_chat_params(commit) for commit in commits]
+        _with_clock(ADVANCE_CHAT, tx.dialect.now), [_step_params(commit) for commit in commits]
     )
     rows_by_chat = {row[0]: row for row in updated_rows}
     outcomes: list[Committed | FenceLost] = []
-    rows: list[dict[str, Any]] = []
+    message_rows: list[dict[str, Any]] = []
     for commit in commits:
-        row = rows_by_chat.get(commit.fence.chat)
+        chat = commit.fence.chat
+        row = rows_by_chat.get(chat)
         if row is None:
             outcomes.append(FENCE_LOST)
             continue
         _, version, last_number, queue_version, now = row
-        number = last_number - len(commit.messages)
-        for message in commit.messages:
-            number += 1
-            rows.append(_row(commit, number, version, message, now))
-        tx.notify(Changed(commit.fence.chat, version))
+        message_rows += _message_rows(commit, last_number, version, now)
+        tx.notify(Changed(chat, version))
         outcomes.append(Committed(version, last_number, queue_version))
-    await tx.execute_many(INSERT_MESSAGE, rows)
+    await tx.execute_many(INSERT_MESSAGE, message_rows)
     return outcomes
 
 
-def _chat_params(commit: StepCommit) -> dict[str, Any]:
-    """Return the parameters of `of_chat`."""
+def _step_params(commit: StepCommit) -> dict[str, Any]:
+    """Return the parameters of a step, except its messages."""
     fence = commit.fence
     return {
         "id": fence.chat,
@@ -121,154 +113,141 @@ def _chat_params(commit: StepCommit) -> dict[str, Any]:
     }
 
 
-def _row(
-    commit: StepCommit, number: int, version: int, message: Message, now: int
-) -> dict[str, Any]:
+def _message_rows(
+    commit: StepCommit, last_number: int = 0, version: int = 0, now: int = 0
+) -> list[dict[str, Any]]:
+    """Return the rows of the messages of a step, numbered up to `last_number`.
+
+    The statements of PostgreSQL set number, version and time, and add the last number.
+    """
     fence = commit.fence
-    return message_row(fence.chat, number, version, message, now, epoch=fence.epoch)
+    return [
+        message_row(fence.chat, number, version, message, now, epoch=fence.epoch)
+        for number, message in enumerate(commit.messages, last_number - len(commit.messages) + 1)
+    ]
 
 
-STEP_COLUMNS: Final = {
-    "id": "text",
-    "epoch": "bigint",
-    "history_version": "bigint",
-    "attempt": "bigint",
-    "count": "bigint",
-}
-"""Columns of a step in the statement: names and types."""
-MESSAGE_COLUMNS: Final = {
-    "chat_id": "text",
-    "back": "bigint",
-    "role": "text",
-    "kind": "text",
-    "visibility": "text",
-    "body": "text",
-    "runtime": "bigint",
-    "input": "bigint",
-    "output": "bigint",
-    "reasoning": "bigint",
-    "cache_read": "bigint",
-    "cache_write": "bigint",
-    "cost": "double precision",
-}
-"""Columns of a message in the statement. `back` is the number of later messages in its step."""
-STEP_PARAMS: Final = tuple(f"i_{name}" for name in STEP_COLUMNS)
-MESSAGE_PARAMS: Final = tuple(f"m_{name}" for name in MESSAGE_COLUMNS)
-PARAMS: Final = STEP_PARAMS + MESSAGE_PARAMS
-TEXT_COLUMNS: Final = frozenset({"id", "chat_id", "body"})
-"""Columns whose values may need quotes in an array. The others are numbers and enum values."""
-COPIED_COLUMNS: Final = tuple(name for name in MESSAGE_COLUMNS if name not in ("chat_id", "back"))
-"""Columns of a message that are stored unchanged."""
-copied_values: Final = itemgetter(*COPIED_COLUMNS)
-
-
-@lru_cache
-def of_chat(now: str) -> str:
-    """Return the statement that advances a chat; its messages are inserted separately."""
-    return f"""
+ADVANCE_CHAT: Final = """
     UPDATE chats AS c
-       SET {ADVANCE}, messages = c.messages + :count, updated_at = {now}
+       SET snapshot_version = c.snapshot_version + 1, history_version = c.snapshot_version + 1,
+           messages = c.messages + :count,
+           attempt = 1, retry = NULL, retry_at = NULL, crashes = 0, updated_at = {now}
      WHERE id = :id AND epoch = :epoch AND status = 'running' AND worker_id IS NOT NULL
        AND history_version = :history_version AND attempt = :attempt
     RETURNING id, snapshot_version, messages, queue_version, updated_at
     """
+"""Advances a chat of SQLite, whose messages are inserted separately."""
 
+# The statements for PostgreSQL return a row for each chat that they could lock, with a version if
+# the step was committed. Without IS TRUE, and until it has statistics, PostgreSQL would search for
+# these few chats among all running ones.
 
-@lru_cache
-def of_one(now: str) -> str:
-    """Return the statement for one step with one message: PostgreSQL plans and runs it faster."""
-    return _statement(_plain("i", STEP_COLUMNS), _plain("m", MESSAGE_COLUMNS), now)
-
-
-@lru_cache
-def of_many(now: str) -> str:
-    """Return the statement for many steps: each parameter is an array."""
-    return _statement(_unnested("i", STEP_COLUMNS), _unnested("m", MESSAGE_COLUMNS), now)
-
-
-def _plain(table: str, columns: Mapping[str, str]) -> str:
-    values = (f"CAST(:{table}_{name} AS {type}) AS {name}" for name, type in columns.items())
-    return f"(SELECT {', '.join(values)}) AS {table}"
-
-
-def _unnested(table: str, columns: Mapping[str, str]) -> str:
-    def array(name: str, type: str) -> str:
-        param = f":{table}_{name}" if name in TEXT_COLUMNS else f"CAST(:{table}_{name} AS text)"
-        return f"CAST({param} AS {type}[])"
-
-    arrays = ", ".join(array(name, type) for name, type in columns.items())
-    return f"unnest({arrays}) AS {table} ({', '.join(columns)})"
-
-
-def _statement(steps: str, messages: str, now: str) -> str:
-    """Return the statement for the tables of steps `i` and messages `m`.
-
-    It returns a row for each chat that it could lock, with a version if the step was committed.
-    """
-    # Without IS TRUE, and until it has statistics, PostgreSQL searches for these few chats among
-    # all running ones.
-    return f"""
+COMMIT_ONE_MESSAGE: Final = """
     WITH locked AS (
-        SELECT {", ".join(f"i.{name}" for name in STEP_COLUMNS)}
-          FROM chats c JOIN {steps} ON i.id = c.id
-         ORDER BY c.id FOR NO KEY UPDATE OF c SKIP LOCKED
+        SELECT id FROM chats WHERE id = :id FOR NO KEY UPDATE SKIP LOCKED
     ), changed AS (
         UPDATE chats AS c
-           SET {ADVANCE}, messages = c.messages + i.count, updated_at = {now}
-          FROM locked i
-         WHERE c.id = i.id
-           AND c.epoch = i.epoch AND (c.status = 'running') IS TRUE AND c.worker_id IS NOT NULL
-           AND c.history_version = i.history_version AND c.attempt = i.attempt
+           SET snapshot_version = c.snapshot_version + 1, history_version = c.snapshot_version + 1,
+               messages = c.messages + 1,
+               attempt = 1, retry = NULL, retry_at = NULL, crashes = 0, updated_at = {now}
+          FROM locked
+         WHERE c.id = locked.id
+           AND c.epoch = :epoch AND (c.status = 'running') IS TRUE AND c.worker_id IS NOT NULL
+           AND c.history_version = :history_version AND c.attempt = :attempt
         RETURNING c.id, c.epoch, c.snapshot_version, c.messages, c.queue_version, c.updated_at
     ), added AS (
         INSERT INTO messages (chat_id, epoch, number, revision, created_at,
-                              {", ".join(COPIED_COLUMNS)})
-        SELECT changed.id, changed.epoch, changed.messages - m.back, changed.snapshot_version,
-               changed.updated_at, {", ".join(f"m.{name}" for name in COPIED_COLUMNS)}
-          FROM {messages} JOIN changed ON changed.id = m.chat_id
+                              role, kind, visibility, body,
+                              runtime, input, output, reasoning, cache_read, cache_write, cost)
+        SELECT id, epoch, messages, snapshot_version, updated_at,
+               :role, :kind, :visibility, :body,
+               :runtime, :input, :output, :reasoning, :cache_read, :cache_write, :cost
+          FROM changed
     )
     SELECT locked.id, changed.snapshot_version, changed.messages, changed.queue_version
       FROM locked LEFT JOIN changed ON changed.id = locked.id
     """
+"""Commits one step with one message. PostgreSQL plans and runs it faster than `COMMIT_STEPS`."""
 
-
-def _params(commit: StepCommit) -> dict[str, Any]:
-    (message,) = commit.messages
-    return dict(
-        zip(PARAMS, _step_values(commit) + _message_values(commit, 0, message), strict=True)
+COMMIT_STEPS: Final = """
+    WITH locked AS (
+        SELECT step.*
+          FROM chats c
+          JOIN unnest(
+                   CAST(:id AS text[]),
+                   CAST(CAST(:epoch AS text) AS bigint[]),
+                   CAST(CAST(:history_version AS text) AS bigint[]),
+                   CAST(CAST(:attempt AS text) AS bigint[]),
+                   CAST(CAST(:count AS text) AS bigint[])
+               ) AS step (id, epoch, history_version, attempt, count) ON step.id = c.id
+         ORDER BY c.id FOR NO KEY UPDATE OF c SKIP LOCKED
+    ), changed AS (
+        UPDATE chats AS c
+           SET snapshot_version = c.snapshot_version + 1, history_version = c.snapshot_version + 1,
+               messages = c.messages + step.count,
+               attempt = 1, retry = NULL, retry_at = NULL, crashes = 0, updated_at = {now}
+          FROM locked step
+         WHERE c.id = step.id
+           AND c.epoch = step.epoch AND (c.status = 'running') IS TRUE AND c.worker_id IS NOT NULL
+           AND c.history_version = step.history_version AND c.attempt = step.attempt
+        RETURNING c.id, c.epoch, c.snapshot_version, c.messages, c.queue_version, c.updated_at
+    ), added AS (
+        INSERT INTO messages (chat_id, epoch, number, revision, created_at,
+                              role, kind, visibility, body,
+                              runtime, input, output, reasoning, cache_read, cache_write, cost)
+        SELECT changed.id, changed.epoch, changed.messages + m.number, changed.snapshot_version,
+               changed.updated_at, m.role, m.kind, m.visibility, m.body,
+               m.runtime, m.input, m.output, m.reasoning, m.cache_read, m.cache_write, m.cost
+          FROM unnest(
+                   CAST(:chat_id AS text[]),
+                   CAST(CAST(:number AS text) AS bigint[]),
+                   CAST(CAST(:role AS text) AS text[]),
+                   CAST(CAST(:kind AS text) AS text[]),
+                   CAST(CAST(:visibility AS text) AS text[]),
+                   CAST(:body AS text[]),
+                   CAST(CAST(:runtime AS text) AS bigint[]),
+                   CAST(CAST(:input AS text) AS bigint[]),
+                   CAST(CAST(:output AS text) AS bigint[]),
+                   CAST(CAST(:reasoning AS text) AS bigint[]),
+                   CAST(CAST(:cache_read AS text) AS bigint[]),
+                   CAST(CAST(:cache_write AS text) AS bigint[]),
+                   CAST(CAST(:cost AS text) AS double precision[])
+               ) AS m (chat_id, number, role, kind, visibility, body, runtime, input, output,
+                       reasoning, cache_read, cache_write, cost)
+          JOIN changed ON changed.id = m.chat_id
     )
+    SELECT locked.id, changed.snapshot_version, changed.messages, changed.queue_version
+      FROM locked LEFT JOIN changed ON changed.id = locked.id
+    """
+"""Commits many steps. Each parameter is an array.
+
+Most arrays are sent as text, which is much faster than sending many values. The number of a message
+is relative to the last one of its step.
+"""
+
+QUOTED: Final = frozenset({"id", "chat_id", "body"})
+"""Parameters whose values may need quotes in an array. The others are numbers and enum values."""
+STEP_PARAMS: Final = ("id", "epoch", "history_version", "attempt", "count")
+MESSAGE_PARAMS: Final = (
+    *("chat_id", "number", "role", "kind", "visibility", "body", "runtime"),
+    *("input", "output", "reasoning", "cache_read", "cache_write", "cost"),
+)
 
 
 def _array_params(commits: Sequence[StepCommit]) -> dict[str, Any]:
-    """Return the parameters of `of_many`: columns instead of rows."""
-    messages = [
-        _message_values(commit, len(commit.messages) - index, message)
-        for commit in commits
-        for index, message in enumerate(commit.messages, start=1)
-    ]
-    columns = chain(zip(*map(_step_values, commits), strict=True), zip(*messages, strict=True))
-    names = chain(STEP_COLUMNS, MESSAGE_COLUMNS)
-    return {
-        param: column if name in TEXT_COLUMNS else _array(column)
-        for param, name, column in zip(PARAMS, names, columns, strict=True)
-    }
+    """Return the parameters of `COMMIT_STEPS`: columns instead of rows."""
+    steps = [_step_params(commit) for commit in commits]
+    messages = [row for commit in commits for row in _message_rows(commit)]
+    columns = {name: [row[name] for row in steps] for name in STEP_PARAMS}
+    columns |= {name: [row[name] for row in messages] for name in MESSAGE_PARAMS}
+    return {name: column if name in QUOTED else _array(column) for name, column in columns.items()}
 
 
 def _array(values: Sequence[Any]) -> str:
-    """Format an array in PostgreSQL's syntax: like JSON, but in braces. No value needs an escape.
-
-    One text is sent much faster than many values.
-    """
+    """Format an array in PostgreSQL's syntax: like JSON, but in braces, and without escapes."""
     return f"{{{encode(values)[1:-1].decode()}}}"
 
 
-def _step_values(commit: StepCommit) -> tuple[Any, ...]:
-    """Return a row of `STEP_COLUMNS`."""
-    fence = commit.fence
-    return fence.chat, fence.epoch, fence.history_version, fence.attempt, len(commit.messages)
-
-
-def _message_values(commit: StepCommit, back: int, message: Message) -> tuple[Any, ...]:
-    """Return a row of `MESSAGE_COLUMNS`."""
-    row = _row(commit, 0, 0, message, 0)
-    return commit.fence.chat, back, *copied_values(row)
+@lru_cache
+def _with_clock(statement: str, now: str) -> str:
+    return statement.format(now=now)
