@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final
 
@@ -68,6 +69,10 @@ class Import:
     line: int
     late: bool = False
     """Inside a function or for the type checker alone: not followed when the module is imported."""
+    for_types: bool = False
+    """For the type checker alone."""
+    names: tuple[str, ...] = ()
+    """What is imported from the module, which may be modules too."""
 
 
 def check(module: str, source: str) -> list[str]:
@@ -129,28 +134,32 @@ def part(module: str) -> str:
 
 def imports(source: str) -> Iterator[Import]:
     """Every import of a module, wherever it stands."""
-    found: list[tuple[ast.AST, bool]] = [(ast.parse(source), False)]
+    found: list[tuple[ast.AST, bool, bool]] = [(ast.parse(source), False, False)]
     while found:
-        node, late = found.pop()
+        node, late, for_types = found.pop()
         match node:
             case ast.Import():
-                yield from (Import(alias.name, node.lineno, late) for alias in node.names)
+                for alias in node.names:
+                    yield Import(alias.name, node.lineno, late, for_types)
             case ast.ImportFrom(level=0, module=str(module)):
-                yield from (Import(target, node.lineno, late) for target in targets(module, node))
+                names = tuple(alias.name for alias in node.names)
+                for target in targets(module, node):
+                    yield Import(target, node.lineno, late, for_types, names)
             case ast.ImportFrom():
-                yield Import("." * node.level + (node.module or ""), node.lineno, late)
+                target = "." * node.level + (node.module or "")
+                yield Import(target, node.lineno, late, for_types)
             case ast.Call(
                 func=ast.Name("import_module" | "__import__") | ast.Attribute(attr="import_module"),
                 args=[ast.Constant(str(module)), *_],
             ):
-                yield Import(module, node.lineno, late)
+                yield Import(module, node.lineno, late, for_types)
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
                 late = True
             case ast.If(test=ast.Name("TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING")):
-                found.extend((child, late) for child in node.orelse)
-                found.extend((child, True) for child in node.body)
+                found.extend((child, late, for_types) for child in node.orelse)
+                found.extend((child, True, True) for child in node.body)
                 continue
-        found.extend((child, late) for child in ast.iter_child_nodes(node))
+        found.extend((child, late, for_types) for child in ast.iter_child_nodes(node))
 
 
 def targets(module: str, node: ast.ImportFrom) -> set[str]:
@@ -165,9 +174,68 @@ def modules() -> Iterator[tuple[str, str]]:
         yield ".".join(path.relative_to(ROOT).with_suffix("").parts), path.read_text("utf-8")
 
 
+def cycle(sources: Iterable[tuple[str, str]]) -> list[str]:
+    """Modules each of which imports the next, and the last is the first; empty if there are none.
+
+    Imports in functions count, those for the type checker alone do not. An import of a package is
+    one of its own module.
+    """
+    by_name = {module.removesuffix(".__init__"): source for module, source in sources}
+    graph: dict[str, set[str]] = {}
+    for module, source in by_name.items():
+        arrows = [arrow for arrow in imports(source) if not arrow.for_types]
+        names = {name for arrow in arrows for name in imported(arrow, by_name)}
+        graph[module] = names & by_name.keys() - {module}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1]))
+    return []
+
+
+def imported(arrow: Import, modules: Container[str]) -> set[str]:
+    """The modules that an import reaches: `from package import name` may name a module or not."""
+    paths = [f"{arrow.target}.{name}" for name in arrow.names]
+    return {path if path in modules else arrow.target for path in paths} or {arrow.target}
+
+
 def test_every_import_points_down() -> None:
     wrong = [complaint for module, source in modules() for complaint in check(module, source)]
     assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_no_modules_import_each_other() -> None:
+    assert cycle(modules()) == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        pytest.param("import holdfast.chat.a", id="module"),
+        pytest.param("from holdfast.chat import a", id="from_package"),
+        pytest.param("from holdfast.chat.a import name", id="name"),
+        pytest.param("def f():\n    from holdfast.chat.a import name", id="late"),
+        pytest.param("from holdfast.chat import d", id="over_another"),
+    ],
+)
+def test_a_cycle_is_found(back: str) -> None:
+    sources = {
+        "holdfast.chat.__init__": "",
+        "holdfast.chat.a": "from holdfast.chat import b\nfrom holdfast.chat.c import name",
+        "holdfast.chat.b": back,
+        "holdfast.chat.c": "from msgspec import Struct",
+        "holdfast.chat.d": "from holdfast.chat import a",
+    }
+    found = cycle(sources.items())
+    assert found[0] == found[-1]
+    assert {"holdfast.chat.a", "holdfast.chat.b"} <= set(found)
+    assert "holdfast.chat.c" not in found
+
+
+def test_an_import_for_types_makes_no_cycle() -> None:
+    for_types = "if TYPE_CHECKING:\n    from holdfast.chat import a\nelse:\n    a = None"
+    sources = {"holdfast.chat.a": "from holdfast.chat import b", "holdfast.chat.b": for_types}
+    assert cycle(sources.items()) == []
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,24 @@ from __future__ import annotations
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from holdfast.cli.suggest import did_you_mean
 from holdfast.cli.verbs.asking import CHAT, RUN
 from holdfast.cli.verbs.chats import EXPORT, IMPORT
 from holdfast.cli.verbs.databases import DOCTOR, MIGRATE, SECRETS
-from holdfast.cli.verbs.local import COMPLETION, MODELS
+from holdfast.cli.verbs.local import MODELS, completion_parser
 from holdfast.cli.verbs.parser import Parser, UsageError, Verb
 from holdfast.cli.verbs.serving import SERVE, WORKER
 from holdfast.cli.verbs.tokens import TOKEN
+
+
+def _completion(arguments: Namespace, environ: Mapping[str, str]) -> int:
+    from holdfast.cli import completion
+
+    return completion.main(arguments.shell, top_parser(), VERBS)
+
 
 VERBS: Final[dict[str, Verb]] = {
     "serve": SERVE,
@@ -32,7 +39,9 @@ VERBS: Final[dict[str, Verb]] = {
     "import": IMPORT,
     "token": TOKEN,
     "secrets": SECRETS,
-    "completion": COMPLETION,
+    "completion": Verb(
+        "print the completion script for your shell", completion_parser, _completion
+    ),
 }
 
 

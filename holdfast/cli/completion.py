@@ -6,13 +6,12 @@ starts no Python process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from holdfast.cli.arguments import VERBS, top_parser
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.verbs.parser import Parser
+from holdfast.cli.verbs.parser import Parser, Verb
 from holdfast.providers import profiles
 from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.registry import DEMO_NAME
@@ -21,14 +20,14 @@ if TYPE_CHECKING:
     from argparse import Action
 
 
-def main(shell: str) -> int:
-    print(script(shell), end="")
+def main(shell: str, top: Parser, verbs: Mapping[str, Verb]) -> int:
+    print(script(shell, top, verbs), end="")
     return ExitCode.FINISHED
 
 
-def script(shell: str) -> str:
-    commands = [described("", top_parser())]
-    commands += [described(name, verb.parser()) for name, verb in VERBS.items()]
+def script(shell: str, top: Parser, verbs: Mapping[str, Verb]) -> str:
+    commands = [described("", top)]
+    commands += [described(name, verb.parser(), verb.summary) for name, verb in verbs.items()]
     lines = {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](commands)
     return "".join(f"{line}\n" for line in lines)
 
@@ -63,14 +62,16 @@ class CommandSpec(NamedTuple):
     name: str
     options: tuple[OptionSpec, ...]
     words: tuple[OptionSpec, ...]
+    summary: str
 
 
-def described(name: str, parser: Parser) -> CommandSpec:
+def described(name: str, parser: Parser, summary: str = "") -> CommandSpec:
     found = [_described(action) for action in parser._actions]
     return CommandSpec(
         name,
         tuple(option for option in found if option.names),
         tuple(option for option in found if not option.names),
+        summary,
     )
 
 
@@ -166,7 +167,7 @@ complete -F _holdfast holdfast"""
 def _bash(commands: Sequence[CommandSpec]) -> Iterator[str]:
     values: list[str] = []
     options: list[str] = []
-    for name, known, words in commands:
+    for name, known, words, _ in commands:
         for option in known:
             if option.kind != "none":
                 patterns = "|".join(quote(f"{name} {one}") for one in option.names)
@@ -207,7 +208,7 @@ def _zsh(commands: Sequence[CommandSpec]) -> Iterator[str]:
     yield f"    _arguments -C {' '.join(_zsh_specs(top))} '1:verb:->verb' '*::word:->words'"
     yield "    case $state in"
     yield "    verb)"
-    yield f"        local -a verbs=({' '.join(quote(_zsh_verb(verb.name)) for verb in verbs)})"
+    yield f"        local -a verbs=({' '.join(quote(_zsh_verb(verb)) for verb in verbs)})"
     yield "        _describe verb verbs ;;"
     yield "    words)"
     yield "        case $line[1] in"
@@ -231,8 +232,8 @@ def _zsh(commands: Sequence[CommandSpec]) -> Iterator[str]:
 _ZSH_LISTS: Final = {"model": "_holdfast_models", "provider": "_holdfast_providers"}
 
 
-def _zsh_verb(name: str) -> str:
-    return f"{name}:{VERBS[name].summary}"
+def _zsh_verb(verb: CommandSpec) -> str:
+    return f"{verb.name}:{verb.summary}"
 
 
 def _zsh_specs(command: CommandSpec) -> Iterator[str]:
@@ -284,7 +285,7 @@ def _fish(commands: Sequence[CommandSpec]) -> Iterator[str]:
     for command in commands:
         here = f"complete -c holdfast -n '__holdfast_after \"{command.name}\"'"
         if command.name:
-            about = _fish_quote(VERBS[command.name].summary)
+            about = _fish_quote(command.summary)
             yield f"complete -c holdfast -n '__holdfast_after \"\"' -a {command.name} -d {about}"
         for option in command.options:
             yield f"{here} {_fish_option(option)}"

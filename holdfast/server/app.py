@@ -40,7 +40,6 @@ from holdfast.server.operation import (
 from holdfast.server.policy import POLICY, AccessDecision, ApiCaller, ChatAccess, Need, authorise
 from holdfast.server.problem import (
     INTERNAL_ERROR,
-    PROBLEM_MEDIA_TYPE,
     STATUS_TITLES,
     BadBody,
     BadRequest,
@@ -52,6 +51,7 @@ from holdfast.server.problem import (
     Unauthenticated,
     problem_of,
 )
+from holdfast.server.problem_response import problem_response
 from holdfast.server.validation_errors import in_words
 from holdfast.store.database import Damaged, Database, OutcomeUnknown, Unavailable
 
@@ -413,18 +413,6 @@ def _broken_body() -> web.Response:
 
 def _is_disconnected(request: web.Request) -> bool:
     return request.transport is None or request.transport.is_closing()
-
-
-def problem_response(problem: ProblemDetails, headers: Mapping[str, str] = {}) -> web.Response:
-    """A problem as a response, with the headers that clients act on."""
-    more = {name: value for name, value in headers.items() if name.lower() in _PASSED_HEADERS}
-    body = to_json(problem)
-    return web.Response(
-        status=problem.status, body=body, content_type=PROBLEM_MEDIA_TYPE, headers=more
-    )
-
-
-_PASSED_HEADERS: Final = frozenset(("allow", "www-authenticate", "retry-after"))
 
 
 def _of_aiohttp(request: web.Request, error: web.HTTPException) -> ProblemDetails:

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
-from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.server.json import API_PREFIX
-from holdfast.server.operation import DOWNLOAD_KEY, OPERATIONS, Operation
+from holdfast.server.operation import DOWNLOAD_KEY, Operation
 from holdfast.server.policy import POLICY, Need
 from holdfast.server.problem import PROBLEM_MEDIA_TYPE, ProblemDetails
 
 REF_TEMPLATE: Final = "#/components/schemas/{name}"
 JSON_MEDIA_TYPE: Final = "application/json"
-
-
-@cache
-def document() -> Mapping[str, Any]:
-    """The OpenAPI document of all operations."""
-    import holdfast.server.routes  # noqa: F401 - registers the operations
-
-    return described(OPERATIONS.values())
 
 
 def described(operations: Iterable[Operation]) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from typing import Final
 
 import pytest
 
+from holdfast.cli import completion
 from holdfast.cli.arguments import VERBS, top_parser
-from holdfast.cli.completion import described, main, script
 from holdfast.cli.verbs.local import SHELLS
 from holdfast.cli.verbs.options import COLORS, EFFORTS
 from holdfast.providers import profiles
@@ -24,6 +24,10 @@ from holdfast.providers.registry import DEMO_NAME
 
 GROQ: Final = [f"groq:{id}" for id in profiles.models("groq")]
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+
+
+def script(shell: str) -> str:
+    return completion.script(shell, top_parser(), VERBS)
 
 
 def completed(
@@ -221,12 +225,12 @@ def test_the_script_says_what_a_value_is(shell: str, lines: list[str]) -> None:
 def test_a_new_option_is_completed_without_a_word_here() -> None:
     parser = VERBS["run"].parser()
     parser.add_argument("--new-file", metavar="FILE", help="something new; and more")
-    *_, option = described("run", parser).options
+    *_, option = completion.described("run", parser).options
     assert (option.names, option.kind, option.help) == (("--new-file",), "file", "something new")
 
 
 def test_the_script_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main("zsh") == 0
+    assert completion.main("zsh", top_parser(), VERBS) == 0
     assert capsys.readouterr().out == script("zsh")
 
 

@@ -17,8 +17,8 @@ from holdfast.client.errors import NotHoldfast, RemoteError, Unreachable
 from holdfast.client.retry import MAX_DELAY, delay
 from holdfast.client.transport import RESPONSE_TIMEOUT
 from holdfast.kernel.errors import ConfigError
-from holdfast.server.app import problem_response
 from holdfast.server.problem import problem_of
+from holdfast.server.problem_response import problem_response
 from holdfast.store.database import Database, Unavailable
 from holdfast.testing import Clock
 from tests.client.served import ANN, STEADY, Proxy, answering, connected, free_port, proxied

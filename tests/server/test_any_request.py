@@ -36,7 +36,7 @@ from holdfast.agent import Agent
 from holdfast.kernel.ports import Ports
 from holdfast.providers.demo import Demo
 from holdfast.server.identity.tokens import NewToken, issue
-from holdfast.server.openapi import document
+from holdfast.server.routes.health import document
 from holdfast.store.database import Tx
 from holdfast.store.url import open_database
 from tests.server.api import USER, serving_api

@@ -17,9 +17,9 @@ from holdfast.providers import profiles
 from holdfast.providers.demo import Demo
 from holdfast.server.events import LIST_PAYLOADS, PAYLOADS
 from holdfast.server.identity.secrets import encrypt, keyring, store_secret
-from holdfast.server.openapi import document
 from holdfast.server.operation import OPERATIONS
 from holdfast.server.policy import POLICY
+from holdfast.server.routes.health import document
 from holdfast.store.database import Database, Unavailable
 from holdfast.testing import Clock, ScriptedModel, ports
 from tests.server.api import agent, serving_api

@@ -18,8 +18,8 @@ from holdfast.server.identity.secrets import encrypt, keyring, store_secret
 from holdfast.server.identity.shares import NewShare, share
 from holdfast.server.identity.tokens import NewToken, issue
 from holdfast.server.identity.users import create_user
-from holdfast.server.openapi import document
 from holdfast.server.operation import OPERATIONS
+from holdfast.server.routes.health import document
 from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, call, fail
 from tests.chat.chats import Chats, answer, asks, row_of_call

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.server.openapi import document
+from holdfast.server.routes.health import document
 from tests.server.typescript import FILE, Schema, UnknownSchema, type_of, typescript
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from holdfast.server.json import API_PREFIX
-from holdfast.server.openapi import document
+from holdfast.server.routes.health import document
 
 Schema: TypeAlias = Mapping[str, Any]
 

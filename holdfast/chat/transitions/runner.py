@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.chat import queue
+from holdfast.chat.charges import charge
 from holdfast.chat.child_reports import children_are_idle, report_of_children
 from holdfast.chat.errors import ChatNotFound, Fenced
 from holdfast.chat.journal import (
@@ -94,33 +94,6 @@ async def _take_outcome(locked: LockedChat, fence: Fence, outcome: Outcome) -> N
     if outcome.compacted:
         locked.set(compaction=None)
     await charge(locked, outcome.charges)
-
-
-async def charge(locked: LockedChat, charges: Sequence[Charge]) -> None:
-    """Record usage that no message carries. The id of a charge makes this idempotent."""
-    for item in charges:
-        usage = item.usage
-        values: dict[str, Any] = {
-            "chat_id": locked.chat.id,
-            "id": item.id,
-            "purpose": item.purpose,
-            "model": item.model,
-            "input": usage.input,
-            "output": usage.output,
-            "reasoning": usage.reasoning,
-            "cache_read": usage.cache_read,
-            "cache_write": usage.cache_write,
-            "cost": usage.cost,
-            "created_at": locked.now,
-        }
-        await locked.tx.execute(
-            f"""
-            INSERT INTO usage ({", ".join(values)})
-            VALUES ({", ".join(f":{name}" for name in values)})
-            ON CONFLICT (chat_id, id) DO NOTHING
-            """,
-            values,
-        )
 
 
 async def charge_abandoned(

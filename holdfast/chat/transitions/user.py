@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from msgspec import Struct, structs
 
 from holdfast.chat import queue
+from holdfast.chat.charges import charge
 from holdfast.chat.errors import (
     InvalidInput,
     MessageNotFound,
@@ -459,8 +460,6 @@ async def retitle(
 
 
 async def _lock_and_charge(tx: Tx, chat_id: str, charges: Sequence[Charge]) -> LockedChat:
-    from holdfast.chat.transitions.runner import charge  # imports this module
-
     locked = await lock(tx, chat_id)
     await charge(locked, charges)
     return locked

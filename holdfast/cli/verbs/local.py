@@ -60,15 +60,6 @@ def _models(arguments: Namespace, environ: Mapping[str, str]) -> int:
     )
 
 
-def _completion(arguments: Namespace, environ: Mapping[str, str]) -> int:
-    from holdfast.cli import completion
-
-    return completion.main(arguments.shell)
-
-
 MODELS: Final = Verb(
     "list the models that you can use, and what to set for others", models_parser, _models
-)
-COMPLETION: Final = Verb(
-    "print the completion script for your shell", completion_parser, _completion
 )

@@ -14,7 +14,6 @@ from aiohttp.http import HttpProcessingError
 from aiohttp.streams import StreamReader
 from msgspec import Struct
 
-from holdfast.server.app import problem_response
 from holdfast.server.identity.origin_check import (
     HSTS_HEADERS,
     MAX_HEADER_BYTES,
@@ -22,6 +21,7 @@ from holdfast.server.identity.origin_check import (
     add_headers,
 )
 from holdfast.server.problem import INTERNAL_ERROR, STATUS_TITLES, ProblemDetails, RequestRefused
+from holdfast.server.problem_response import problem_response
 
 TIMEOUT_STATUS: Final = "408 Request Timeout"
 HEADERS_TOO_LARGE_STATUS: Final = "431 Request Header Fields Too Large"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final, Literal
 
 import anyio
 from msgspec import Struct
 
-from holdfast.server.openapi import document
-from holdfast.server.operation import ApiCall, operation
+from holdfast.server.openapi import described
+from holdfast.server.operation import OPERATIONS, ApiCall, operation
 from holdfast.server.problem import RequestRefused
 from holdfast.store.database import StoreError
 
@@ -68,6 +70,12 @@ def _refuse_unwritable(call: ApiCall) -> None:
     except StoreError as error:
         detail = "the database cannot be written to: the server's log says why"
         raise NotReady(detail, part="database") from error
+
+
+@cache
+def document() -> Mapping[str, Any]:
+    """The OpenAPI document of all operations."""
+    return described(OPERATIONS.values())
 
 
 @operation("GET", "/openapi.json", "The OpenAPI document of this API")

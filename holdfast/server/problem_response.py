@@ -1,0 +1,22 @@
+"""The HTTP response of a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import web
+
+from holdfast.server.json import to_json
+from holdfast.server.problem import PROBLEM_MEDIA_TYPE, ProblemDetails
+
+_PASSED_HEADERS: Final = frozenset(("allow", "www-authenticate", "retry-after"))
+
+
+def problem_response(problem: ProblemDetails, headers: Mapping[str, str] = {}) -> web.Response:
+    """A problem as a response, with the headers that clients act on."""
+    more = {name: value for name, value in headers.items() if name.lower() in _PASSED_HEADERS}
+    body = to_json(problem)
+    return web.Response(
+        status=problem.status, body=body, content_type=PROBLEM_MEDIA_TYPE, headers=more
+    )
