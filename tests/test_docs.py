@@ -47,10 +47,13 @@ def pattern(shown: str) -> str:
 
 
 @pytest.mark.parametrize("session", programs(SESSION))
-def test_a_command_in_the_documents_prints_what_is_shown(session: str, tmp_path: Path) -> None:
+def test_a_command_in_the_documents_prints_what_is_shown(
+    session: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     (tmp_path / "notes.md").write_text("# Notes\n\nCall Ann on Monday.\n")
     keys = ("_API_KEY", "_BASE_URL", "_HOST", "_TOKEN", "HOLDFAST_")
     environ = {k: v for k, v in os.environ.items() if not any(part in k for part in keys)}
+    environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
     environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
     for command, shown in commands(session):
         done = subprocess.run(
