@@ -10,7 +10,7 @@ from holdfast.chat.client_tools import (
     ClientTool as ClientTool,
 )
 from holdfast.chat.interface import (
-    ChatEvents as ChatEvents,
+    ChatEventStream as ChatEventStream,
     ChatHandle as ChatHandle,
     ChatHost as ChatHost,
     ChatQueue as ChatQueue,

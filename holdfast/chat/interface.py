@@ -23,7 +23,7 @@ from holdfast.kernel.messages import Message, Prompt
 from holdfast.kernel.model import Effort
 
 
-class ChatEvents(Protocol):
+class ChatEventStream(Protocol):
     """An iterator over the events of a chat. Close it with `aclose`, or use `async with`."""
 
     @property
@@ -35,7 +35,7 @@ class ChatEvents(Protocol):
 
     async def __anext__(self) -> StreamEvent: ...
 
-    async def __aenter__(self) -> ChatEvents: ...
+    async def __aenter__(self) -> ChatEventStream: ...
 
     async def __aexit__(
         self,
@@ -137,7 +137,7 @@ class ChatHandle(Protocol):
         """
         ...
 
-    def stream(self, after: Cursor | str | None = None, *, follow: bool = False) -> ChatEvents:
+    def stream(self, after: Cursor | str | None = None, *, follow: bool = False) -> ChatEventStream:
         """Return the event stream of the chat from a cursor.
 
         It ends when the chat is idle, in error or waiting for an action; with `follow` it

@@ -57,6 +57,7 @@ made = {
     Approved: Approved("0", {"a": 1}),
     dict[str, str]: {"a": "b"},
     tuple[rows.Rule, ...]: (rule,),
+    tuple[rows.ClientTool, ...]: (rows.ClientTool("look"),),
     Failure: failure,
     rows.PendingRetry: retry,
     rows.TurnOutcome: rest,

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from holdfast.chat.rows import JournalCall, Status
+from holdfast.hooks import Context
 from holdfast.kernel.decide import Approved, Recorded
 from holdfast.kernel.messages import Message, Text, ToolResult
 from holdfast.kernel.model import Request
@@ -135,7 +136,7 @@ def checks(world: World, request: Request) -> ScriptItem:
     return world.slowly("Hello." if is_prompt(request) else "Checked.")
 
 
-def wants_a_check(stopping: Stopping) -> Inject | None:
+def wants_a_check(context: Context, stopping: Stopping) -> Inject | None:
     said = "" if stopping.message is None else stopping.message.text
     return None if said == "Checked." else Inject("Check.")
 
