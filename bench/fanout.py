@@ -262,8 +262,8 @@ async def replica(database: str, secret: Any, worker: str | None) -> AsyncIterat
     from holdfast import Agent
     from holdfast.host import serving
     from holdfast.server.app import ApiServer, application
-    from holdfast.server.relay.publisher import RelayPublisher
-    from holdfast.server.relay.subscriber import RelaySubscriber
+    from holdfast.server.relay.replica_publisher import RelayPublisher
+    from holdfast.server.relay.replica_subscriber import RelaySubscriber
     from holdfast.store.postgres.database import open_postgres
     from holdfast.testing import ScriptedModel
 

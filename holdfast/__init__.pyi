@@ -39,6 +39,6 @@ from holdfast.kernel.run import Run as Run
 from holdfast.kernel.tool import Tool as Tool
 from holdfast.kernel.tool import ToolContext as ToolContext
 from holdfast.kernel.tool import tool as tool
-from holdfast.providers.registry import model as model
+from holdfast.providers.model_factory import model as model
 
 __version__: str

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, Union, cast, get_args
 
 from msgspec import Struct, structs
 
-from holdfast.kernel.admission import Eager, Gate, Middleware
+from holdfast.kernel.call_admission import Eager, Gate, Middleware
 from holdfast.kernel.decide import Approved, CallState, Recorded
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.events import Action
@@ -340,7 +340,7 @@ def _provided(given: tuple[Any, ...], tools: Mapping[str, Tool]) -> tuple[Provid
 
 def _named(name: str) -> Model:
     """The model of this name. The only import upwards, unneeded when a model is passed."""
-    from holdfast.providers.registry import model
+    from holdfast.providers.model_factory import model
 
     return model(name)
 

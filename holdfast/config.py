@@ -363,7 +363,7 @@ def default_model(
     server's settings, by provider.
     """
     from holdfast.providers.catalog import PROVIDERS
-    from holdfast.providers.registry import DEMO_NAME, usable_providers
+    from holdfast.providers.model_factory import DEMO_NAME, usable_providers
 
     if named := environ.get("HOLDFAST_MODEL", "").strip():
         return named, "HOLDFAST_MODEL is set"
@@ -374,7 +374,7 @@ def default_model(
 
 
 def _why_demo(environ: Mapping[str, str], base_urls: Mapping[str, str] | None) -> str:
-    from holdfast.providers.registry import unusable_providers, usable_providers
+    from holdfast.providers.model_factory import unusable_providers, usable_providers
 
     for one in unusable_providers(environ, base_urls):
         if one.broken:

@@ -68,7 +68,7 @@ def _titling(
     if titles is True:
         return Titles(db, agents, ports, observer=observer)
     if isinstance(titles, str):
-        from holdfast.providers.registry import model
+        from holdfast.providers.model_factory import model
 
         titles = model(titles)
     check_model(titles)

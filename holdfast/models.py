@@ -30,7 +30,7 @@ from holdfast.providers.profile import (
     Price as Price,
     Profile as Profile,
 )
-from holdfast.providers.registry import (
+from holdfast.providers.model_factory import (
     unusable_providers as unusable_providers,
     usable_providers as usable_providers,
 )

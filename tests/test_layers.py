@@ -44,7 +44,7 @@ HEIGHT: Final = {layer: height for height, row in enumerate(HEIGHTS) for layer i
 STRANGERS: Final = frozenset({("server", "worker")})
 """They meet in the database, although one is above the other."""
 
-UP_WHEN_NEEDED: Final = frozenset({("holdfast.agent", "holdfast.providers.registry")})
+UP_WHEN_NEEDED: Final = frozenset({("holdfast.agent", "holdfast.providers.model_factory")})
 """The one arrow up: an agent may be given the name of a model, and then asks who that is.
 
 Only inside a function: an agent that is given a model imports no provider.
@@ -243,10 +243,10 @@ def test_an_import_for_types_makes_no_cycle() -> None:
     [
         pytest.param("holdfast.kernel.loop", "import holdfast.store.sqlite.database", id="up"),
         pytest.param("holdfast.agent", "from holdfast.providers import demo", id="up_by_name"),
-        pytest.param("holdfast.agent", "import holdfast.providers.registry", id="names_early"),
+        pytest.param("holdfast.agent", "import holdfast.providers.model_factory", id="names_early"),
         pytest.param(
             "holdfast.agent",
-            "class A:\n    from holdfast.providers.registry import model",
+            "class A:\n    from holdfast.providers.model_factory import model",
             id="names_in_a_class",
         ),
         pytest.param(
@@ -257,7 +257,7 @@ def test_an_import_for_types_makes_no_cycle() -> None:
         ),
         pytest.param(
             "holdfast.kernel.prepare",
-            "def f():\n    from holdfast.providers.registry import model",
+            "def f():\n    from holdfast.providers.model_factory import model",
             id="names_elsewhere",
         ),
         pytest.param(
@@ -306,7 +306,7 @@ def test_a_wrong_import_is_found(module: str, source: str) -> None:
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import holdfast.agent",
         ),
         ("holdfast.agent", "import holdfast.kernel.loop"),
-        ("holdfast.agent", "def f():\n    from holdfast.providers.registry import model"),
+        ("holdfast.agent", "def f():\n    from holdfast.providers.model_factory import model"),
         (
             "holdfast.kernel.loop",
             "import holdfast.agent, asyncio, anyio.abc\nfrom msgspec import Struct",

@@ -23,6 +23,7 @@ from holdfast.chat.export import Format
 from holdfast.chat.files import find_data
 from holdfast.chat.idempotency import Key, once, stored_response
 from holdfast.chat.interface import ChatHandle, ChatQueue
+from holdfast.chat.paged_history import Transcript, read_transcript
 from holdfast.chat.queries import Spent
 from holdfast.chat.queue import read_queue
 from holdfast.chat.row_lock import read_chat
@@ -39,7 +40,6 @@ from holdfast.chat.snapshots import (
     snapshot_of,
 )
 from holdfast.chat.stream import ChatStream, Cursor
-from holdfast.chat.transcript import Transcript, read_transcript
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.chat.transitions.user import Edited, Sent

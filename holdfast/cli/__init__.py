@@ -1,6 +1,6 @@
 """The command line: the `holdfast` program and its verbs.
 
-Each verb has a parser in `verbs/` and a module here with a `main(options)` that returns an exit
+Each verb has a parser in `parsers/` and a module here with a `main(options)` that returns an exit
 code. Read `main.py` first, then `arguments.py` (the table of verbs) and the module of a verb.
 
 - The command line adds no behaviour of its own: `run` drives an `Agent` in this process, `chat`

@@ -163,7 +163,7 @@ class AgentBuilder:
         return self._mistakes.tried(f"agents.{self._name}.{setting}", make)
 
     def _keyed(self, environ: Mapping[str, str]) -> Model | None:
-        from holdfast.providers.registry import NeedsKey
+        from holdfast.providers.model_factory import NeedsKey
 
         try:
             return self._model(environ)
@@ -182,7 +182,7 @@ class AgentBuilder:
 
     def _named(self, environ: Mapping[str, str], name: str) -> Model:
         """The model of this name, with the provider options of the settings."""
-        from holdfast.providers.registry import model
+        from holdfast.providers.model_factory import model
 
         options = self._whole.providers.get(provider_of(name), {})
         return model(name, environ=environ, **options)
@@ -193,7 +193,7 @@ class AgentBuilder:
         A local provider needs no key and has a default address: naming it would be enough to make
         the server send requests to a port of its own machine.
         """
-        from holdfast.providers.registry import DEMO_NAME, address_variables, is_configured
+        from holdfast.providers.model_factory import DEMO_NAME, address_variables, is_configured
 
         model = self._named(environ, name)  # raises for an unknown name or a missing key
         provider = provider_of(name)

@@ -11,14 +11,14 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from holdfast.cli.parsers.argument_parser import Parser, UsageError, Verb
+from holdfast.cli.parsers.databases import DOCTOR, MIGRATE, SECRETS
+from holdfast.cli.parsers.export_and_import import EXPORT, IMPORT
+from holdfast.cli.parsers.models_and_completion import MODELS, completion_parser
+from holdfast.cli.parsers.run_and_chat import CHAT, RUN
+from holdfast.cli.parsers.serve_and_worker import SERVE, WORKER
+from holdfast.cli.parsers.tokens import TOKEN
 from holdfast.cli.suggest import did_you_mean
-from holdfast.cli.verbs.asking import CHAT, RUN
-from holdfast.cli.verbs.chats import EXPORT, IMPORT
-from holdfast.cli.verbs.databases import DOCTOR, MIGRATE, SECRETS
-from holdfast.cli.verbs.local import MODELS, completion_parser
-from holdfast.cli.verbs.parser import Parser, UsageError, Verb
-from holdfast.cli.verbs.serving import SERVE, WORKER
-from holdfast.cli.verbs.tokens import TOKEN
 
 
 def _completion(arguments: Namespace, environ: Mapping[str, str]) -> int:

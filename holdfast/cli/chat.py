@@ -35,7 +35,7 @@ def at_terminal() -> bool:
 async def _talk(options: ChatOptions) -> int:
     from prompt_toolkit.patch_stdout import patch_stdout
 
-    from holdfast.cli.editor import open_history
+    from holdfast.cli.line_editor import open_history
     from holdfast.cli.screen import SplitScreen
     from holdfast.cli.session import ChatSession
 

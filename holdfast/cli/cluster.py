@@ -109,7 +109,7 @@ def attach(
     app: web.Application, link: ClusterLink | None, host: Host, meters: MetricRegistry
 ) -> web.Application:
     """Add the endpoints for other replicas to an application."""
-    from holdfast.server.relay.publisher import PublisherOptions, RelayPublisher
+    from holdfast.server.relay.replica_publisher import PublisherOptions, RelayPublisher
 
     if link is not None:
         owner = RelayPublisher(host.feed, link.secret, PublisherOptions(tick=link.tick))
@@ -126,7 +126,7 @@ async def asking(
     link: ClusterLink | None, host: Host, meters: MetricRegistry
 ) -> AsyncIterator[None]:
     """Subscribe to other replicas for the chats that are read here."""
-    from holdfast.server.relay.subscriber import RelaySubscriber
+    from holdfast.server.relay.replica_subscriber import RelaySubscriber
 
     if link is None:
         yield

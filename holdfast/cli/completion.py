@@ -11,10 +11,10 @@ from shlex import quote
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.verbs.parser import Parser, Verb
+from holdfast.cli.parsers.argument_parser import Parser, Verb
 from holdfast.providers import profiles
 from holdfast.providers.catalog import PROVIDERS
-from holdfast.providers.registry import DEMO_NAME
+from holdfast.providers.model_factory import DEMO_NAME
 
 if TYPE_CHECKING:
     from argparse import Action

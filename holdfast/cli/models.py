@@ -15,8 +15,8 @@ from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Value, encode
 from holdfast.providers import profiles
 from holdfast.providers.catalog import PROVIDERS
+from holdfast.providers.model_factory import DEMO_NAME, unusable_providers, usable_providers
 from holdfast.providers.profile import Price, Profile
-from holdfast.providers.registry import DEMO_NAME, unusable_providers, usable_providers
 
 _DEMO_NOTE = "always available; not a language model"
 

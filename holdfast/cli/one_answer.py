@@ -15,6 +15,7 @@ from holdfast.chat.rows import Rule
 from holdfast.chat.stream import Cursor
 from holdfast.cli.ask import Asker
 from holdfast.cli.connection import Connection, connected
+from holdfast.cli.controlling_terminal import Tty
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.json_lines import JsonView
 from holdfast.cli.prompt import prompt_of, read_stdin
@@ -23,7 +24,6 @@ from holdfast.cli.signals import stopping
 from holdfast.cli.stream_adapter import ConnectionMonitor, StreamAdapter
 from holdfast.cli.terminal import OutputStream
 from holdfast.cli.trust_prompt import ensure_trusted
-from holdfast.cli.tty import Tty
 from holdfast.cli.view import View
 from holdfast.config import ChatOptions
 from holdfast.kernel.errors import ConfigError, HoldfastError

@@ -12,13 +12,13 @@ from typing import Final
 
 from holdfast.agent import Agent
 from holdfast.cli.ask import Asker
+from holdfast.cli.controlling_terminal import Tty
 from holdfast.cli.conversation import Conversation, RunView
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.import_tools import load_tools
 from holdfast.cli.json_lines import JsonView
 from holdfast.cli.prompt import prompt_of, read_stdin
 from holdfast.cli.terminal import OutputStream
-from holdfast.cli.tty import Tty
 from holdfast.cli.view import View
 from holdfast.config import NAMED_BY_OPTION, Color, RunOptions
 from holdfast.kernel import prepare
@@ -114,7 +114,7 @@ def agent_of(options: RunOptions, note: Callable[[str], None]) -> Agent:
 
 def _model(options: RunOptions) -> Model:
     """The model of a run. An error names the variable that chose the model."""
-    from holdfast.providers.registry import model
+    from holdfast.providers.model_factory import model
 
     try:
         return model(options.model)

@@ -172,7 +172,7 @@ async def _own_socket(config: ServeConfig, runner: web.AppRunner, port: int) -> 
     """Serve the API on a Unix socket too, for the local command line, which trusts no port."""
     from aiohttp import web
 
-    from holdfast.server.identity.local_socket import bound_socket
+    from holdfast.server.identity.unix_socket import bound_socket
 
     async with AsyncExitStack() as stack:
         if not config.settings.server.team:

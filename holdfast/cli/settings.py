@@ -251,7 +251,7 @@ def _agents(tables: object, mistakes: Mistakes) -> Iterator[tuple[str, AgentSett
 
 def _options(name: str, table: Mapping[str, Any], mistakes: Mistakes) -> Iterator[tuple[str, Any]]:
     """The valid options of a provider, each checked on a model that is never called."""
-    from holdfast.providers.registry import model, options_of
+    from holdfast.providers.model_factory import model, options_of
 
     if name not in PROVIDERS:
         near = did_you_mean(name, PROVIDERS)

@@ -84,7 +84,7 @@ def set_up_telemetry(
     if directory is None and settings.record is not None:
         directory = os.path.join(where.settings, settings.record)
     if directory is not None:
-        from holdfast.observe.recording import Recorder
+        from holdfast.observe.model_call_recorder import Recorder
 
         observers.append(Recorder(directory, redact, where.now))
     log = _format(options.log) or settings.log.format

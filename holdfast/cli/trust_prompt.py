@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from holdfast.cli.controlling_terminal import Tty
 from holdfast.cli.trust import (
     LocalSettings,
     Untrusted,
@@ -16,7 +17,6 @@ from holdfast.cli.trust import (
     refuse_untrusted,
     trust,
 )
-from holdfast.cli.tty import Tty
 from holdfast.cli.wording import count
 from holdfast.config import ChatTarget
 from holdfast.kernel.escape import escape

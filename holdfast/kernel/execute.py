@@ -3,7 +3,7 @@
 Each call is a task of its own, cancelled once and by hand, outside any cancel scope: inside one,
 anyio would cancel again at every await, a tool's clean-up would die and a tool that swallows
 cancellation would spin. A failed call is a result for the model, never an exception
-that ends the run. What happens to a call before it runs is in `admission.py`.
+that ends the run. What happens to a call before it runs is in `call_admission.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.kernel import results
-from holdfast.kernel.admission import (
+from holdfast.kernel.approval import canonical
+from holdfast.kernel.call_admission import (
     Admission,
     Admitted,
     CallContext,
@@ -28,7 +29,6 @@ from holdfast.kernel.admission import (
     Toolbox,
     awaited,
 )
-from holdfast.kernel.approval import canonical
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.decide import AwaitingAction, CallState, Recorded, Started
 from holdfast.kernel.errors import ToolFailed

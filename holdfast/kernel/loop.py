@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, assert_never
 
 from holdfast.kernel import compact, prepare, results
-from holdfast.kernel.admission import CallContext
 from holdfast.kernel.answer import cut_by
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.backoff import Backoff, end_if_cancelled
+from holdfast.kernel.call_admission import CallContext
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.context import ChatInfo, Context
 from holdfast.kernel.decide import (
@@ -49,7 +49,6 @@ from holdfast.kernel.events import (
     ToolFinished,
 )
 from holdfast.kernel.execute import Batch, BatchOutcome
-from holdfast.kernel.failure_log import log_failure
 from holdfast.kernel.finish import check_output, interruption_marker, limit_note, objection
 from holdfast.kernel.generate import ModelCaller
 from holdfast.kernel.history import History
@@ -69,6 +68,7 @@ from holdfast.kernel.output import Repair
 from holdfast.kernel.prepare import PreparedAgent
 from holdfast.kernel.result import Ending, Failed, RunCounters, RunResult
 from holdfast.kernel.summarize import Summarizer
+from holdfast.kernel.turn_failure_log import log_failure
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent

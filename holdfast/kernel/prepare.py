@@ -11,7 +11,7 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.kernel.admission import Middleware, Toolbox
+from holdfast.kernel.call_admission import Middleware, Toolbox
 from holdfast.kernel.compact import CompactionInput
 from holdfast.kernel.context import Context
 from holdfast.kernel.decide import Rules, size

@@ -12,6 +12,6 @@ Ideas:
   logs need not know them.
 - Secrets are removed once, at the exit: `redact.py` filters logs, traces and recordings.
 
-Read `observer.py` first. `metrics_observer.py` (with `metrics.py`), `tracing.py` and `recording.py`
-implement it; `logs.py` formats log lines.
+Read `observer.py` first. `metrics_observer.py` (with `metrics.py`), `tracing.py` and
+`model_call_recorder.py` implement it; `logs.py` formats log lines.
 """

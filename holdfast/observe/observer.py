@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.kernel.admission import Middleware
+from holdfast.kernel.call_admission import Middleware
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.messages import FinishReason, Message, ToolOutcome, Usage
 from holdfast.kernel.model import (

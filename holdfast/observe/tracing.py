@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextvars import Token
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.kernel.admission import Proceed
+from holdfast.kernel.call_admission import Proceed
 from holdfast.kernel.context import Context as HookContext
 from holdfast.kernel.errors import ConfigError, Failure, classify
 from holdfast.kernel.messages import ToolCall, encode

@@ -2,7 +2,7 @@
 
 Read `worker.py` first (lease, claim loop, shutdown), then `runner.py` (load, then decide, do and
 commit, until nothing is left to do). `model_step.py` and `tool_step.py` do the steps and return
-what they produced. `fenced_chat.py` has the runner's copy of its chat, `call_journal.py` its tool
+what they produced. `fenced_chat.py` has the runner's copy of its chat, `tool_calls.py` its tool
 calls.
 
 This package does not choose the next step: `holdfast.kernel.decide` does, from the committed state.

@@ -29,7 +29,7 @@ from holdfast.observe.observer import (
     ObservedModel,
 )
 from holdfast.store.database import StoreError
-from holdfast.worker.step import StepScope, charge_of_attempt
+from holdfast.worker.step_scope import StepScope, charge_of_attempt
 
 OnCall: TypeAlias = Callable[[ToolCall], None]
 """Callback for each complete call of an answer."""

@@ -42,7 +42,6 @@ from holdfast.kernel.decide import (
 from holdfast.kernel.errors import FAILURE_KINDS, Failure, PromptTooLong, StillOverLimit, classify
 from holdfast.kernel.events import Action
 from holdfast.kernel.execute import Batch
-from holdfast.kernel.failure_log import log_failure
 from holdfast.kernel.finish import check_output, interruption_marker, limit_note, objection
 from holdfast.kernel.inbox import Interrupted
 from holdfast.kernel.messages import (
@@ -59,19 +58,20 @@ from holdfast.kernel.output import Repair
 from holdfast.kernel.prepare import PreparedAgent, active_tools, build_request
 from holdfast.kernel.result import Failed
 from holdfast.kernel.turn import fold
+from holdfast.kernel.turn_failure_log import log_failure
 from holdfast.live.broadcast import Live
 from holdfast.observe.logs import LOG_CONTEXT
 from holdfast.observe.observer import UNOBSERVED, Observer
 from holdfast.store.database import Database, StoreError
 from holdfast.worker.background import BackgroundTasks, without_cycle
-from holdfast.worker.call_journal import CallJournal
 from holdfast.worker.chat_agent import ChatAgent
 from holdfast.worker.fenced_chat import ChatMoved, FencedChat, OwnershipLost
 from holdfast.worker.log_fields import LogFields
 from holdfast.worker.model_step import Attempt, OnCall, compaction_step, model_step
 from holdfast.worker.options import MICRO, WorkerOptions
 from holdfast.worker.resettable_event import ResettableEvent
-from holdfast.worker.step import StepScope, Stopped, charges_of
+from holdfast.worker.step_scope import StepScope, Stopped, charges_of
+from holdfast.worker.tool_calls import CallJournal
 from holdfast.worker.tool_step import ToolStepOutcome, discard, tool_step, without
 
 LOG: Final = logging.getLogger("holdfast.worker")

@@ -12,8 +12,8 @@ from holdfast.chat.transitions.runner import Leftover
 from holdfast.kernel.events import Action
 from holdfast.kernel.execute import Batch
 from holdfast.kernel.messages import ToolCall, ToolResult
-from holdfast.worker.call_journal import CallJournal
-from holdfast.worker.step import StepScope
+from holdfast.worker.step_scope import StepScope
+from holdfast.worker.tool_calls import CallJournal
 
 
 class ToolStepOutcome(Struct, frozen=True, kw_only=True):

@@ -34,8 +34,8 @@ from holdfast.store.database import (
     StoreError,
     Tx,
 )
-from holdfast.worker.failure_log import FailureLog
 from holdfast.worker.options import MICRO, WorkerOptions
+from holdfast.worker.repeated_failures import FailureLog
 from holdfast.worker.resettable_event import ResettableEvent
 from holdfast.worker.runner import Runner
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.chat import transcript
+from holdfast.chat import paged_history
 from holdfast.chat.errors import ChatNotFound
+from holdfast.chat.paged_history import PAGE_BYTES, read_transcript
 from holdfast.chat.rows import Stored
 from holdfast.chat.snapshots import StrandedLimits
-from holdfast.chat.transcript import PAGE_BYTES, read_transcript
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.kernel.messages import encode
 from tests.chat.chats import Chats, answer, prompt
@@ -39,7 +39,7 @@ async def test_a_page_has_no_more_than_its_size(chats: Chats) -> None:
 async def test_later_changes_are_not_in_it(
     chats: Chats, monkeypatch: pytest.MonkeyPatch, live: bool
 ) -> None:
-    monkeypatch.setattr(transcript, "PAGE_MESSAGES", 2)
+    monkeypatch.setattr(paged_history, "PAGE_MESSAGES", 2)
     await talk(chats, 2)
     await chats.do(user.edit, "c1", 3, prompt("instead"))
     await chats.commit("c1", answer("well"))
@@ -63,7 +63,7 @@ async def test_later_changes_are_not_in_it(
 async def test_a_chat_that_is_deleted_between_two_pages_does_not_look_whole(
     chats: Chats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transcript, "PAGE_MESSAGES", 2)
+    monkeypatch.setattr(paged_history, "PAGE_MESSAGES", 2)
     await talk(chats, 2)
     await chats.finish("c1")
     found = await chats.ask(read_transcript, "c1", WATCH)

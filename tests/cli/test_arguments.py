@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.cli.arguments import VERBS, parse
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.verbs.options import COLORS, EFFORTS
-from holdfast.cli.verbs.parser import UsageError
+from holdfast.cli.parsers.argument_parser import UsageError
+from holdfast.cli.parsers.shared_options import COLORS, EFFORTS
 from holdfast.config import Color
 from holdfast.kernel import model
 

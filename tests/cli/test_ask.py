@@ -21,7 +21,7 @@ from holdfast.cli.ask import (
     parse_answer,
     question_text,
 )
-from holdfast.cli.tty import Tty
+from holdfast.cli.controlling_terminal import Tty
 from holdfast.events import Action
 from holdfast.hooks import Deny
 from holdfast.kernel.decide import Approved

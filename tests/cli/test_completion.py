@@ -16,11 +16,11 @@ import pytest
 
 from holdfast.cli import completion
 from holdfast.cli.arguments import VERBS, top_parser
-from holdfast.cli.verbs.local import SHELLS
-from holdfast.cli.verbs.options import COLORS, EFFORTS
+from holdfast.cli.parsers.models_and_completion import SHELLS
+from holdfast.cli.parsers.shared_options import COLORS, EFFORTS
 from holdfast.providers import profiles
 from holdfast.providers.catalog import PROVIDERS
-from holdfast.providers.registry import DEMO_NAME
+from holdfast.providers.model_factory import DEMO_NAME
 
 GROQ: Final = [f"groq:{id}" for id in profiles.models("groq")]
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")

@@ -13,9 +13,9 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import to_plain_text
 
-from holdfast.cli import editor
+from holdfast.cli import line_editor
 from holdfast.cli.commands import COMMANDS
-from holdfast.cli.editor import ChatCompleter, open_history, tidy
+from holdfast.cli.line_editor import ChatCompleter, open_history, tidy
 from holdfast.kernel.model import EFFORTS
 from tests.cli.typing_at import typing_at
 
@@ -253,7 +253,7 @@ def test_a_long_history_loses_its_older_half(
 ) -> None:
     file = tmp_path / "input.history"
     file.write_text("".join(f"\n# then\n+line {number}\n" for number in range(100)))
-    monkeypatch.setattr(editor, "MAX_HISTORY_BYTES", 1_000)
+    monkeypatch.setattr(line_editor, "MAX_HISTORY_BYTES", 1_000)
     lines = list(open_history(str(tmp_path)).load_history_strings())
     assert lines[0] == "line 99"
     assert 40 < len(lines) < 60

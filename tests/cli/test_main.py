@@ -19,7 +19,7 @@ from holdfast import __version__
 from holdfast.cli.arguments import VERBS, parse
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.main import describe_error, main
-from holdfast.cli.verbs.parser import UsageError
+from holdfast.cli.parsers.argument_parser import UsageError
 from holdfast.kernel.errors import ConfigError, FormatError
 from holdfast.providers.catalog import PROVIDERS
 

@@ -14,7 +14,7 @@ from holdfast.cli.trust import find_settings, trust
 from holdfast.kernel.errors import ConfigError
 from holdfast.providers import profiles
 from holdfast.providers.catalog import PROVIDERS
-from holdfast.providers.registry import DEMO_NAME
+from holdfast.providers.model_factory import DEMO_NAME
 
 KEY: Final = "sk-0123456789abcdef"
 OTHERS: Final = "need a key, an address, or a local server that is running"

@@ -11,10 +11,10 @@ import pytest
 
 from holdfast import tool
 from holdfast.cli import run
+from holdfast.cli.controlling_terminal import Tty
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.run import bundled_tools, colored, waiting
 from holdfast.cli.terminal import OutputStream
-from holdfast.cli.tty import Tty
 from holdfast.config import NAMED_BY_OPTION, RunOptions
 from holdfast.errors import ConfigError
 from holdfast.events import Action

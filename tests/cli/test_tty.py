@@ -17,11 +17,11 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from holdfast.cli.tty import Tty
+from holdfast.cli.controlling_terminal import Tty
 
 ASKS: Final = """
 import asyncio, os, signal, sys
-from holdfast.cli.tty import Tty
+from holdfast.cli.controlling_terminal import Tty
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever began the tests may ignore it
 if len(sys.argv) > 1:
     os.open(sys.argv[1], os.O_RDWR)  # the first terminal that a new session opens is its own

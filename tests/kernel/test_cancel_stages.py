@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Tool
 from holdfast.hooks import Context
-from holdfast.kernel.admission import Proceed
+from holdfast.kernel.call_admission import Proceed
 from holdfast.kernel.events import RunEnded
 from holdfast.kernel.tool import Values
 from holdfast.messages import ToolCall

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Tool, ToolContext, tool
 from holdfast.hooks import Context
-from holdfast.kernel.admission import Proceed
+from holdfast.kernel.call_admission import Proceed
 from holdfast.kernel.events import RunEnded, ToolFinished, ToolStarted, Warned
 from holdfast.kernel.tool import Values
 from holdfast.messages import ToolCall, ToolResult

@@ -12,7 +12,7 @@ import pytest
 from holdfast import Tool, ToolContext, approve, tool
 from holdfast.errors import ExpectedFailure, ToolFailed
 from holdfast.hooks import Allow, Context, Deny, Rewrite
-from holdfast.kernel.admission import Gate, Middleware, Proceed
+from holdfast.kernel.call_admission import Gate, Middleware, Proceed
 from holdfast.kernel.events import ToolFinished, ToolProgressed, ToolStarted, Warned
 from holdfast.kernel.messages import ToolOutcome
 from holdfast.kernel.model import TextDelta

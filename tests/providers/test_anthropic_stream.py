@@ -40,7 +40,7 @@ from holdfast.kernel.model import (
 )
 from holdfast.options import Policy, Retry
 from holdfast.providers.anthropic import Anthropic
-from holdfast.providers.anthropic.stream import FINISH_REASONS, AnthropicDecoder, result_text
+from holdfast.providers.anthropic.decoder import FINISH_REASONS, AnthropicDecoder, result_text
 from holdfast.providers.profile import Price
 from holdfast.providers.sse import EventParser
 from holdfast.testing import ScriptItem, ports, say

@@ -50,7 +50,7 @@ from holdfast.kernel.policy import Retry
 from holdfast.options import Policy
 from holdfast.providers import profiles
 from holdfast.providers.google import Google
-from holdfast.providers.google.stream import GoogleDecoder
+from holdfast.providers.google.decoder import GoogleDecoder
 from holdfast.providers.http import HttpClient
 from holdfast.providers.profile import UNKNOWN, Profile
 from holdfast.providers.sse import EventParser

@@ -28,8 +28,8 @@ from holdfast.kernel.messages import (
 )
 from holdfast.kernel.model import Request
 from holdfast.providers.google.contents import FOREIGN_SIGNATURE, LEADING_USER_TEXT
+from holdfast.providers.google.decoder import GoogleDecoder
 from holdfast.providers.google.request import encode
-from holdfast.providers.google.stream import GoogleDecoder
 from holdfast.providers.profile import UNKNOWN, Profile
 from holdfast.testing import ports
 

@@ -21,7 +21,7 @@ from holdfast.kernel.messages import (
     Usage,
 )
 from holdfast.kernel.model import Delta, Finished, Ping, ReasoningDelta, TextDelta
-from holdfast.providers.google.stream import FAILED_FINISHES, FINISH_REASONS, GoogleDecoder
+from holdfast.providers.google.decoder import FAILED_FINISHES, FINISH_REASONS, GoogleDecoder
 from holdfast.providers.profile import UNKNOWN, Price, Profile
 from holdfast.testing import ports
 

@@ -22,7 +22,7 @@ from holdfast.kernel.messages import Usage
 from holdfast.kernel.model import Delta, Finished, Notice, Ping, TextDelta
 from holdfast.providers.failure import MAX_ERROR_BODY
 from holdfast.providers.http import SHARED_CLIENT, HttpClient, _provider_error, _proxy
-from holdfast.providers.model_stream import (
+from holdfast.providers.http_stream import (
     CLOSE_TIMEOUT,
     TRAILER_TIMEOUT,
     WireRequest,

@@ -26,8 +26,8 @@ from holdfast.kernel.model import (
 from holdfast.options import Policy, Retry
 from holdfast.providers.failure import response_error
 from holdfast.providers.openai_chat import OpenAIChat
+from holdfast.providers.openai_chat.decoder import ERROR_CODES
 from holdfast.providers.openai_chat.quirks import QUIRKS, Quirks
-from holdfast.providers.openai_chat.stream import ERROR_CODES
 from holdfast.providers.profile import UNKNOWN, Price, Profile
 from holdfast.providers.profiles import lookup
 from holdfast.testing import call_raw, conformance, cut, fail, ports, say, think, usage

@@ -27,10 +27,10 @@ from holdfast.kernel.model import (
     Request,
     TextDelta,
 )
+from holdfast.providers.openai_chat.decoder import ChatDecoder
 from holdfast.providers.openai_chat.messages import ChatEndpoint
 from holdfast.providers.openai_chat.quirks import quirks_of
 from holdfast.providers.openai_chat.request import encode
-from holdfast.providers.openai_chat.stream import ChatDecoder
 from holdfast.providers.openai_chat.think_tags import ThinkTags
 from holdfast.providers.openai_chat.usage import usage_of
 from holdfast.providers.profile import UNKNOWN, Price

@@ -28,8 +28,8 @@ from holdfast.kernel.messages import (
 )
 from holdfast.kernel.model import CallEnded, CallStarted, PartAdded, PartEnded, Request
 from holdfast.providers.openai_responses import OpenAIResponses
+from holdfast.providers.openai_responses.decoder import ResponsesDecoder
 from holdfast.providers.openai_responses.request import encode
-from holdfast.providers.openai_responses.stream import ResponsesDecoder
 from holdfast.providers.profile import UNKNOWN, Profile
 from holdfast.testing import call, ports, say, source, think
 from holdfast.testing.fake.provider import FakeProvider

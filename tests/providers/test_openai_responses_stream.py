@@ -34,8 +34,8 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
-from holdfast.providers.openai_responses.events import ERROR_CODES
-from holdfast.providers.openai_responses.stream import ResponsesDecoder
+from holdfast.providers.openai_responses.decoder import ResponsesDecoder
+from holdfast.providers.openai_responses.event_types import ERROR_CODES
 from holdfast.providers.profile import Price
 from holdfast.providers.sse import EventParser
 from holdfast.testing import ports

@@ -86,8 +86,8 @@ from holdfast.kernel.model import (
 from holdfast.options import Policy, Retry
 from holdfast.providers.catalog import WireProtocol
 from holdfast.providers.pydantic_ai import PydanticAI
+from holdfast.providers.pydantic_ai.decoder import PydanticDecoder
 from holdfast.providers.pydantic_ai.failure import translated
-from holdfast.providers.pydantic_ai.stream import PydanticDecoder
 from holdfast.testing import (
     ScriptedTurn,
     call_raw,

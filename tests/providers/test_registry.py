@@ -20,10 +20,10 @@ from holdfast.kernel.messages import Message, Text
 from holdfast.kernel.model import Model, Request, Settings
 from holdfast.providers.catalog import PROVIDERS, WireProtocol
 from holdfast.providers.http import HttpResponse
+from holdfast.providers.model_factory import model, unusable_providers, usable_providers
 from holdfast.providers.openai_chat.quirks import COMPATIBLE, QUIRKS
 from holdfast.providers.profile import UNKNOWN, Price, Profile
 from holdfast.providers.profiles import lookup, models
-from holdfast.providers.registry import model, unusable_providers, usable_providers
 from holdfast.testing import usage
 from holdfast.testing.fake.provider import FakeProvider
 
@@ -499,7 +499,7 @@ def test_whoever_is_usable_can_be_made(provider: str) -> None:
 
 
 def test_importing_the_registry_imports_nothing_slow() -> None:
-    program = "import holdfast.providers.registry, sys; print(*sys.modules)"
+    program = "import holdfast.providers.model_factory, sys; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.messages import Message
-from holdfast.providers.anthropic import stream as anthropic
-from holdfast.providers.google import stream as google
-from holdfast.providers.model_stream import AnswerDecoder
-from holdfast.providers.openai_chat import stream as openai_chat
-from holdfast.providers.openai_responses import stream as openai_responses
+from holdfast.providers.anthropic import decoder as anthropic
+from holdfast.providers.google import decoder as google
+from holdfast.providers.http_stream import AnswerDecoder
+from holdfast.providers.openai_chat import decoder as openai_chat
+from holdfast.providers.openai_responses import decoder as openai_responses
 from holdfast.providers.profile import UNKNOWN
 from holdfast.providers.surrogates import SurrogateJoiner
 from holdfast.testing import ports

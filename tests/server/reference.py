@@ -27,7 +27,7 @@ from holdfast.cli import settings
 from holdfast.kernel.errors import ConfigError
 from holdfast.live import buffer
 from holdfast.live.fragments import Fragment
-from holdfast.server import app, chat_list_stream, events, request_types
+from holdfast.server import app, chat_list_stream, event_encoding, request_types
 from holdfast.server.fanout import StreamOptions
 from holdfast.server.identity import origin_check, sessions, shares, tokens
 from holdfast.server.identity.slow_clients import SlowClientLimits
@@ -231,7 +231,8 @@ SHOWN: Final[Mapping[str, str]] = {
 
 def stream_events() -> str:
     rows = [
-        (f"`{name}`", _data(name, kind), OF_CHAT[name]) for name, kind in events.PAYLOADS.items()
+        (f"`{name}`", _data(name, kind), OF_CHAT[name])
+        for name, kind in event_encoding.PAYLOADS.items()
     ]
     return table(("event", "data", "meaning"), rows)
 
@@ -239,7 +240,7 @@ def stream_events() -> str:
 def list_events() -> str:
     rows = [
         (f"`{name}`", _data(name, kind), OF_LIST[name])
-        for name, kind in events.LIST_PAYLOADS.items()
+        for name, kind in event_encoding.LIST_PAYLOADS.items()
     ]
     return table(("event", "data", "meaning"), rows)
 
@@ -259,10 +260,14 @@ def fragments() -> str:
 
 
 def ends() -> str:
-    known = {end.reason: end for end in vars(events).values() if isinstance(end, events.StreamEnd)}
+    known = {
+        end.reason: end
+        for end in vars(event_encoding).values()
+        if isinstance(end, event_encoding.StreamEnd)
+    }
     rows = [
         (f"`{reason}`", "yes" if known[reason].reconnect else "no", ENDS[reason])
-        for reason in get_args(events.StreamEndReason)
+        for reason in get_args(event_encoding.StreamEndReason)
     ]
     return table(("`reason`", "`reconnect`", "cause"), rows)
 

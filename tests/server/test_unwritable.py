@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from holdfast.store.database import Tx
-from holdfast.store.sqlite import file_watch
+from holdfast.store.sqlite import replaced_file
 from holdfast.store.sqlite.database import Sqlite, open_sqlite
 from holdfast.store.write_health import RECOVERY_TIME
 from holdfast.testing import Clock
@@ -54,7 +54,7 @@ async def test_the_heartbeat_of_a_worker_finds_out_that_the_database_file_is_del
 async def test_a_worker_that_cannot_write_says_so_once_and_when_it_can_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_watch, "COMPARE_INTERVAL", 0.0)
+    monkeypatch.setattr(replaced_file, "COMPARE_INTERVAL", 0.0)
     path = tmp_path / "chats.db"
     async with serving(path):
         path.rename(tmp_path / "moved.db")

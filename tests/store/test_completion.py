@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.store.completion import Completion, Waits, wait_for
 from holdfast.store.database import OUTCOME_TIMEOUT, OutcomeUnknown
+from holdfast.store.transaction_outcome import Completion, Waits, wait_for
 
 
 @pytest.fixture

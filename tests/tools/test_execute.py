@@ -29,7 +29,7 @@ from holdfast.kernel.policy import Calls, Policy
 from holdfast.kernel.tool import Tool, ToolContext
 from holdfast.testing import ScriptedModel, call, no_leaked_tasks
 from holdfast.tools import execute as module
-from holdfast.tools.commands import output, supervisor
+from holdfast.tools.commands import output, supervisor_process
 from holdfast.tools.commands.process import NotStarted, SupervisorFailed, start
 from holdfast.tools.escape import visible
 from holdfast.tools.execute import execute
@@ -419,8 +419,8 @@ async def test_a_supervisor_that_cannot_start_says_why(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(supervisor, "__file__", "/no/supervisor.py")
-        with pytest.raises(SupervisorFailed, match=r"can't open file '/no/supervisor\.py'"):
+        patch.setattr(supervisor_process, "__file__", "/no/supervisor_process.py")
+        with pytest.raises(SupervisorFailed, match=r"can't open file '/no/supervisor_process\.py'"):
             await run(directory, "true")
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(SupervisorFailed, match="it ended with 1"):

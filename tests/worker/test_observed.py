@@ -26,8 +26,8 @@ from holdfast.kernel.tool import tool
 from holdfast.observe.logs import log_fields
 from holdfast.observe.metrics import MetricRegistry
 from holdfast.observe.metrics_observer import MetricsObserver
+from holdfast.observe.model_call_recorder import Recorder
 from holdfast.observe.observer import ChatObserver, Observer, Stretch, several
-from holdfast.observe.recording import Recorder
 from holdfast.observe.redact import HIDDEN, Redactor
 from holdfast.observe.tracing import Tracing
 from holdfast.store.database import Database

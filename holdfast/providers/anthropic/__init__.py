@@ -1,6 +1,6 @@
 """The Anthropic Messages API.
 
-Only this protocol is here: `model_stream.py` one folder up sends requests, and the kernel runs
+Only this protocol is here: `http_stream.py` one folder up sends requests, and the kernel runs
 tools. Claude on OpenRouter uses that gateway's protocol, in `openai_chat`.
 
 Ideas:
@@ -11,8 +11,8 @@ Ideas:
   and continues with another stream; callers see one answer.
 - The API caches only marked prefixes: `request.py` places at most four marks.
 
-Read `stream.py` first: it decodes `events.py` into deltas, and `usage.py` adds up the tokens of all
-streams. `request.py` encodes a request with `messages.py` and `schema.py`.
+Read `decoder.py` first: it decodes `event_types.py` into deltas, and `usage.py` adds up the tokens
+of all streams. `request.py` encodes a request with `messages.py` and `schema.py`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.errors import ConfigError, ProviderError
 from holdfast.kernel.model import Delta, Effort, Request
 from holdfast.kernel.ports import Ports
+from holdfast.providers.anthropic.decoder import ERROR_CODES, AnthropicDecoder
 from holdfast.providers.anthropic.request import AnthropicTarget, encode
-from holdfast.providers.anthropic.stream import ERROR_CODES, AnthropicDecoder
 from holdfast.providers.context_limits import reported_limit
 from holdfast.providers.endpoint import address, check_endpoint, headers_for
 from holdfast.providers.http import SHARED_CLIENT, Http
-from holdfast.providers.model_stream import CONNECTION_ERRORS, WireRequest, stream_answer
+from holdfast.providers.http_stream import CONNECTION_ERRORS, WireRequest, stream_answer
 from holdfast.providers.profile import UNKNOWN, Profile
 
 API_VERSION: Final = "2023-06-01"

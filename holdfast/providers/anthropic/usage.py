@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.kernel.messages import Usage
-from holdfast.providers.anthropic.events import AnthropicUsage, CacheCreation
+from holdfast.providers.anthropic.event_types import AnthropicUsage, CacheCreation
 from holdfast.providers.profile import Price
 
 

@@ -5,7 +5,7 @@ the tools: everything around a model can be tried by hand, and tested. `help` li
 
     model.py         the `Model`: pace, window, attempts; an answer as deltas
     parser.py        a prompt → parts of answers, by a table of phrases
-    conversation.py  the history → what was asked last and how much is done; summaries, titles
+    request_progress.py  the history → what was asked last and how much is done; summaries, titles
     reply.py         parts → one answer, up to its tool calls
     example.py       a value that matches a JSON schema
     texts.py         what it says; longer texts are in help.md, long_answer.md and markdown.md

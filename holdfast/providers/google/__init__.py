@@ -1,19 +1,19 @@
 """The Gemini API, with streamed answers.
 
-Only this protocol is here: `model_stream.py` one folder up sends requests. Vertex AI is not
+Only this protocol is here: `http_stream.py` one folder up sends requests. Vertex AI is not
 supported; the bridge to pydantic-ai reaches it.
 
 Ideas:
 
-- A chunk contains whole parts; only text and thoughts are spread over several. So `stream.py` needs
-  little state.
+- A chunk contains whole parts; only text and thoughts are spread over several. So `decoder.py`
+  needs little state.
 - Signatures must be sent back with exactly the part that they came with, and newer models refuse
   calls without one. Metadata keeps them, and calls of other providers get a fixed one.
 - Models before Gemini 3 support less. `names.py` derives that from a model's name, as options of
   its profile, so that the encoder does not look at names.
 
 Read `contents.py` first: it encodes messages. `request.py` adds tools and settings, `schema.py` the
-form of the answer; `stream.py` decodes `chunks.py` into deltas.
+form of the answer; `decoder.py` decodes `chunk_types.py` into deltas.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Delta, Effort, Request
 from holdfast.providers.context_limits import reported_limit
 from holdfast.providers.endpoint import address, check_endpoint, headers_for
+from holdfast.providers.google.decoder import ERROR_CODES, GoogleDecoder
 from holdfast.providers.google.names import with_defaults
 from holdfast.providers.google.request import encode
-from holdfast.providers.google.stream import ERROR_CODES, GoogleDecoder
 from holdfast.providers.http import SHARED_CLIENT, Http
-from holdfast.providers.model_stream import WireRequest, stream_answer
+from holdfast.providers.http_stream import WireRequest, stream_answer
 from holdfast.providers.profile import UNKNOWN, Profile
 
 DEFAULT_BASE_URL: Final = "https://generativelanguage.googleapis.com/v1beta"

@@ -11,7 +11,7 @@ Ideas:
   assembles the pieces of tool calls, `think_tags.py` finds reasoning in the text.
 - Reasoning is sent back only to the provider that wrote it, in the field that it wants.
 
-Read `quirks.py` first, then `request.py` with `messages.py`. `stream.py` decodes chunks into
+Read `quirks.py` first, then `request.py` with `messages.py`. `decoder.py` decodes chunks into
 deltas; `usage.py` reads tokens and costs.
 """
 
@@ -26,11 +26,11 @@ from holdfast.kernel.model import EFFORTS, Delta, Effort, Request
 from holdfast.providers.context_limits import reported_limit
 from holdfast.providers.endpoint import address, check_endpoint, headers_for
 from holdfast.providers.http import SHARED_CLIENT, Http
-from holdfast.providers.model_stream import WireRequest, stream_answer
+from holdfast.providers.http_stream import WireRequest, stream_answer
+from holdfast.providers.openai_chat.decoder import ERROR_CODES, ChatDecoder
 from holdfast.providers.openai_chat.messages import ChatEndpoint
 from holdfast.providers.openai_chat.quirks import Quirks, quirks_of
 from holdfast.providers.openai_chat.request import cache_key, encode
-from holdfast.providers.openai_chat.stream import ERROR_CODES, ChatDecoder
 from holdfast.providers.profile import UNKNOWN, Profile
 
 COMPLETIONS_PATH: Final = "/chat/completions"

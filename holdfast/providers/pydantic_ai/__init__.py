@@ -13,7 +13,7 @@ Ideas:
 - Events of pydantic-ai become deltas; its exceptions become `ProviderError` or `ConfigError`.
 - A paused answer is continued here, so that callers see one answer.
 
-Read `parts.py` first. `request.py` encodes requests, `stream.py` decodes events, and `failure.py`
+Read `parts.py` first. `request.py` encodes requests, `decoder.py` decodes events, and `failure.py`
 converts exceptions.
 """
 
@@ -71,9 +71,9 @@ class PydanticAI:
         self._settings = cast("ModelSettings", dict(settings or {}))
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta]:
+        from holdfast.providers.pydantic_ai.decoder import PydanticDecoder, is_complete, joined
         from holdfast.providers.pydantic_ai.failure import translated
         from holdfast.providers.pydantic_ai.request import encoded_request
-        from holdfast.providers.pydantic_ai.stream import PydanticDecoder, is_complete, joined
 
         begun = False
         paused: ModelResponse | None = None

@@ -3,11 +3,11 @@
 Committed messages reach every replica through the database. Deltas of a running attempt exist only
 in the process that runs it, so a replica with readers of that chat subscribes to its owner.
 
-Read `subscriber.py` first.
+Read `replica_subscriber.py` first.
 
-- `subscriber.py` looks up the owner of each chat that is watched here, keeps one connection per
-  replica, and mirrors the deltas into the local live buffer.
-- `publisher.py` serves such connections: everything of one tick in one message.
+- `replica_subscriber.py` looks up the owner of each chat that is watched here, keeps one
+  connection per replica, and mirrors the deltas into the local live buffer.
+- `replica_publisher.py` serves such connections: everything of one tick in one message.
 - `frames.py` has the messages, `secret.py` the mutual proof of the cluster's secret. The secret
   itself is never sent.
 

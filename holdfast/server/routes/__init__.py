@@ -17,7 +17,6 @@ and returns. It raises errors that `server/problem.py` knows.
 """
 
 from holdfast.server.routes import (
-    actions,
     audit,
     catalog,
     chats,
@@ -26,6 +25,7 @@ from holdfast.server.routes import (
     me,
     messages,
     metrics,
+    pending_actions,
     providers,
     queue,
     result,
@@ -40,7 +40,6 @@ from holdfast.server.routes import (
 )
 
 __all__ = [
-    "actions",
     "audit",
     "catalog",
     "chats",
@@ -49,6 +48,7 @@ __all__ = [
     "me",
     "messages",
     "metrics",
+    "pending_actions",
     "providers",
     "queue",
     "result",

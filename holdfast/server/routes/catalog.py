@@ -12,10 +12,9 @@ from holdfast.kernel.events import ActionKind
 from holdfast.kernel.model import Effort
 from holdfast.kernel.prepare import model_of, rules_of, window_of
 from holdfast.kernel.tool import Effect, Tool
-from holdfast.providers import profiles, registry
+from holdfast.providers import model_factory, profiles
 from holdfast.providers.catalog import PROVIDERS
-from holdfast.providers.profile import Family, Price, Profile
-from holdfast.providers.registry import (
+from holdfast.providers.model_factory import (
     DEMO_NAME,
     UsableProvider,
     base_url_of,
@@ -23,6 +22,7 @@ from holdfast.providers.registry import (
     unusable_providers,
     usable_providers,
 )
+from holdfast.providers.profile import Family, Price, Profile
 from holdfast.server.identity.secrets import stored_at
 from holdfast.server.operation import ApiCall, operation
 
@@ -153,7 +153,7 @@ def _model(name: str, users: Sequence[Agent]) -> CatalogModel:
     profile = getattr(model, "profile", None)
     if not isinstance(profile, Profile):
         profile = DEMO_PROFILE if provider == DEMO_NAME else profiles.lookup(provider, id)
-    window = registry.model(DEMO_NAME).window if provider == DEMO_NAME else profile.window
+    window = model_factory.model(DEMO_NAME).window if provider == DEMO_NAME else profile.window
     return CatalogModel(
         name=name,
         provider=provider,

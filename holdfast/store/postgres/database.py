@@ -13,7 +13,6 @@ import anyio
 import msgspec
 
 from holdfast.kernel.ports import new_id
-from holdfast.store.completion import Waits, wait_for
 from holdfast.store.database import (
     OUTCOME_TIMEOUT,
     POSTGRES,
@@ -57,6 +56,7 @@ from holdfast.store.postgres.transaction import (
     PostgresReadTx,
     PostgresTx,
 )
+from holdfast.store.transaction_outcome import Waits, wait_for
 from holdfast.store.write_health import WriteHealth
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from holdfast.store.completion import Completion
 from holdfast.store.database import (
     MAX_GROUP_SIZE,
     Bulk,
@@ -17,6 +16,7 @@ from holdfast.store.database import (
 )
 from holdfast.store.postgres.errors import LostConnection
 from holdfast.store.postgres.transaction import OneStatement
+from holdfast.store.transaction_outcome import Completion
 
 T = TypeVar("T")
 A = TypeVar("A")

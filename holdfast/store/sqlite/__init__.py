@@ -3,7 +3,7 @@
 Read `database.py` first: it submits transactions to two executors, for writes and for reads.
 
 - `file.py`: opening the file, its lock, its connections and its write-ahead log.
-- `file_watch.py`: whether the open files are still the files at that path.
+- `replaced_file.py`: whether the open files are still the files at that path.
 - `executor.py`: where a transaction runs, on the event loop or in a thread, and how a busy loop
   yields the GIL to that thread.
 - `group_commit.py`: transactions that wait at the same time share one commit.

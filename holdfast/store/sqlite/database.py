@@ -20,7 +20,6 @@ from typing import Any, Final, TypeVar, cast
 
 import apsw
 
-from holdfast.store.completion import Waits
 from holdfast.store.database import (
     MAX_GROUP_SIZE,
     SQLITE,
@@ -43,6 +42,7 @@ from holdfast.store.sqlite.executor import (
 )
 from holdfast.store.sqlite.file import DatabaseFile, open_file
 from holdfast.store.sqlite.group_commit import Job, ReadRunner, WriteRunner
+from holdfast.store.transaction_outcome import Waits
 from holdfast.store.write_health import WriteHealth
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from enum import Enum
 from queue import SimpleQueue
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
-from holdfast.store.completion import wait_for
+from holdfast.store.transaction_outcome import wait_for
 
 J = TypeVar("J")
 J_in = TypeVar("J_in", contravariant=True)

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import apsw
 
 from holdfast.store.database import CannotOpen, InUse, NotWritable
-from holdfast.store.sqlite.file_watch import FileWatch, describe, lock_log, save_copy
+from holdfast.store.sqlite.replaced_file import FileWatch, describe, lock_log, save_copy
 
 LOG: Final = logging.getLogger("holdfast")
 

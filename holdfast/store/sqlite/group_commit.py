@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 
 import apsw
 
-from holdfast.store.completion import Completion
 from holdfast.store.database import Bulk, ChangeNotice, NotWritable, StoreError
 from holdfast.store.sqlite.file import DatabaseFile
 from holdfast.store.sqlite.transaction import (
@@ -23,6 +22,7 @@ from holdfast.store.sqlite.transaction import (
     run_to_end,
     store_error,
 )
+from holdfast.store.transaction_outcome import Completion
 
 T = TypeVar("T")
 

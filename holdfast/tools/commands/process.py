@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from holdfast.kernel.errors import ToolFailed
-from holdfast.tools.commands import supervisor
+from holdfast.tools.commands import supervisor_process
 from holdfast.tools.thread import to_end
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class CommandProcess:
         """Kill what can be found from here, if the supervisor does not respond."""
         if self._popen.returncode is None:  # after its end, the pid may be reused
             for _ in range(KILL_ROUNDS):
-                supervisor.kill(self._popen.pid)
+                supervisor_process.kill(self._popen.pid)
         if shell := _numbers(self._report, b"started"):
             with suppress(OSError):
                 os.killpg(shell[0], signal.SIGKILL)
@@ -134,7 +134,7 @@ def start(shell: str, command: str, directory: int, environ: Mapping[str, str]) 
     """Run a command in an open directory."""
     import subprocess
 
-    script = [sys.executable, "-I", "-S", supervisor.__file__, shell, str(directory)]
+    script = [sys.executable, "-I", "-S", supervisor_process.__file__, shell, str(directory)]
     with ExitStack() as ours, ExitStack() as theirs:
         try:
             stdin, control = _pipe(theirs, ours)
@@ -145,7 +145,7 @@ def start(shell: str, command: str, directory: int, environ: Mapping[str, str]) 
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
-                env={**environ, supervisor.COMMAND: command},
+                env={**environ, supervisor_process.COMMAND: command},
                 pass_fds=(directory,),
                 start_new_session=True,  # no signals from our terminal
             )

@@ -14,8 +14,8 @@ from msgspec import Struct
 from holdfast.kernel.errors import ExpectedFailure
 from holdfast.tools.files.diff import unified
 from holdfast.tools.files.document import Document, encode
+from holdfast.tools.workspace.atomic_replace import version
 from holdfast.tools.workspace.directory import Directory, FileContent, PathRefused
-from holdfast.tools.workspace.replace import version
 
 MAX_FILE_BYTES: Final = 10 * 1024 * 1024
 """Maximum bytes of a file that is read, edited or replaced."""

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from holdfast.kernel.errors import ConfigError, ToolFailed
-from holdfast.tools.workspace import replace
+from holdfast.tools.workspace import atomic_replace
 from holdfast.tools.workspace.errors import (
     PathError,
     in_words,
@@ -167,10 +167,10 @@ class Directory:
                 raise OSError(errno.EISDIR, "a directory")
             if found.st_size > limit:
                 raise _too_large(f"{found.st_size:,}", limit)
-            data = replace.read(descriptor, limit + 1)
+            data = atomic_replace.read(descriptor, limit + 1)
             if len(data) > limit:  # it is growing, or its file system does not report its size
                 raise _too_large(f"more than {limit:,}", limit)
-        return FileContent(data, replace.version(data))
+        return FileContent(data, atomic_replace.version(data))
 
     def read_if_there(self, path: str, limit: int) -> bytes | None:
         """The bytes of a regular file; None if it cannot be read, for whatever reason.
@@ -204,25 +204,25 @@ class Directory:
         relative = self.relative(path)
         with self._refusing(path, relative, _UNCHANGED), _ParentDirectories(self) as parents:
             folder, name = parents.resolved(relative)
-            old = replace.replaceable(folder, name)
-            new = replace.written(folder, data, old)
+            old = atomic_replace.replaceable(folder, name)
+            new = atomic_replace.written(folder, data, old)
             try:
                 with _REPLACING:
                     if unless_changed is not None:
-                        replace.refuse_changed(folder, name, unless_changed)
+                        atomic_replace.refuse_changed(folder, name, unless_changed)
                     os.rename(new, name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
-                replace.remove(folder, new)
+                atomic_replace.remove(folder, new)
                 raise
             parents.keep()
-            replace.sync(folder)
+            atomic_replace.sync(folder)
 
     def create(self, path: str) -> int:
         """A descriptor for writing a new file; refuses if the file exists."""
         relative = self.relative(path)
         with self._refusing(path, relative, _UNCHANGED), _ParentDirectories(self) as parents:
             folder, name = parents.parent(relative)
-            descriptor = os.open(name, replace.NEW, 0o600, dir_fd=folder)
+            descriptor = os.open(name, atomic_replace.NEW, 0o600, dir_fd=folder)
             parents.keep()
             return descriptor
 
@@ -237,7 +237,7 @@ class Directory:
         # Without these a FIFO waits for its other end, and a terminal becomes ours.
         descriptor = self.open_inside(relative, flags | os.O_NONBLOCK | os.O_NOCTTY)
         try:
-            replace.refuse_special(os.fstat(descriptor))
+            atomic_replace.refuse_special(os.fstat(descriptor))
         except BaseException:
             os.close(descriptor)
             raise
@@ -398,7 +398,7 @@ class _ParentDirectories:
                 errno.ENOENT,
             ) from None
         self._made.callback(_rmdir, folder, name)
-        replace.sync(folder)
+        atomic_replace.sync(folder)
         return self._open(names)
 
     def _open(self, names: list[str]) -> int:

@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from holdfast.tools.workspace.gitignore_patterns import NoMatch, expressions
 from holdfast.tools.workspace.glob import Parts, fit, parts
-from holdfast.tools.workspace.wildcards import NoMatch, expressions
 
 IGNORE_FILE: Final = ".gitignore"
 MAX_IGNORE_FILE: Final = 256 * 1024

@@ -12,7 +12,7 @@ from holdfast import model
 from holdfast.errors import ConfigError
 from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.demo import Demo
-from holdfast.providers.registry import usable_providers
+from holdfast.providers.model_factory import usable_providers
 
 
 @pytest.mark.parametrize("name", ["demo", "demo:demo", " demo "])

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.kernel.model import Delta, Finished, Request, TextDelta
-from holdfast.server.relay.subscriber import SubscriberOptions
+from holdfast.server.relay.replica_subscriber import SubscriberOptions
 from holdfast.worker.options import WorkerOptions
 from tests.server.relay.cluster import replica
 

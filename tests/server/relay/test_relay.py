@@ -11,11 +11,11 @@ import pytest
 from msgspec import Struct
 
 from holdfast.chat.stream import LiveDelta
-from holdfast.server.relay import publisher
+from holdfast.server.relay import replica_publisher
 from holdfast.server.relay.frames import RELAY_PATH
-from holdfast.server.relay.publisher import PublisherOptions
+from holdfast.server.relay.replica_publisher import PublisherOptions
+from holdfast.server.relay.replica_subscriber import SubscriberOptions
 from holdfast.server.relay.secret import PROOF_HEADER, ClusterSecret
-from holdfast.server.relay.subscriber import SubscriberOptions
 from tests.server.relay.cluster import (
     SECRET,
     Replica,
@@ -370,7 +370,9 @@ class Unheard(Struct, array_like=True, tag="unheard of"):
 def test_a_peer_that_is_not_understood_costs_words_and_nothing_else(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publisher, "publisher_frame_of", lambda number, taken: Unheard(number))
+    monkeypatch.setattr(
+        replica_publisher, "publisher_frame_of", lambda number, taken: Unheard(number)
+    )
 
     async def test() -> None:
         model = Spoken()

@@ -17,9 +17,9 @@ import pytest
 
 from holdfast.store.database import Changed, InUse, NotWritable, Tx, Unavailable
 from holdfast.store.migrate import Migration
-from holdfast.store.sqlite import file_watch
+from holdfast.store.sqlite import replaced_file
 from holdfast.store.sqlite.database import Sqlite, open_sqlite
-from holdfast.store.sqlite.file_watch import FileWatch
+from holdfast.store.sqlite.replaced_file import FileWatch
 from holdfast.store.write_health import RECOVERY_TIME, WriteHealth
 from holdfast.testing import Clock
 
@@ -33,7 +33,7 @@ def opened(path: Path, *, thread: bool = False) -> AbstractAsyncContextManager[S
 
 @pytest.fixture(autouse=True)
 def _names_are_compared_at_every_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_watch, "COMPARE_INTERVAL", 0.0)
+    monkeypatch.setattr(replaced_file, "COMPARE_INTERVAL", 0.0)
 
 
 def insert(id: str) -> Callable[[Tx], Awaitable[None]]:
@@ -102,7 +102,7 @@ async def test_a_write_after_a_file_was_deleted_or_replaced_is_refused(
 async def test_a_file_without_a_name_is_noticed_at_once(
     tmp_path: Path, suffix: str, how: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_watch, "COMPARE_INTERVAL", math.inf)
+    monkeypatch.setattr(replaced_file, "COMPARE_INTERVAL", math.inf)
     path = tmp_path / "chats.db"
     async with opened(path) as db:
         await db.write(insert("a"))
@@ -114,7 +114,7 @@ async def test_a_file_without_a_name_is_noticed_at_once(
 async def test_between_two_comparisons_a_write_looks_up_no_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_watch, "COMPARE_INTERVAL", math.inf)
+    monkeypatch.setattr(replaced_file, "COMPARE_INTERVAL", math.inf)
     async with opened(tmp_path / "chats.db") as db:
         await db.write(insert("a"))
         monkeypatch.setattr(FileWatch, "replaced", None)  # calling it would raise

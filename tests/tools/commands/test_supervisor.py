@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from holdfast.tools.commands import supervisor
+from holdfast.tools.commands import supervisor_process
 
 BASH: Final = "/bin/bash"
 SOON: Final = 2.0
@@ -68,11 +68,11 @@ class Supervised:
             os.close(self.control)
         folder = os.open(directory, os.O_RDONLY)
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", supervisor.__file__, shell, str(folder)],
+            [sys.executable, "-I", "-S", supervisor_process.__file__, shell, str(folder)],
             stdin=read,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, supervisor.COMMAND: textwrap.dedent(command)},
+            env={**os.environ, supervisor_process.COMMAND: textwrap.dedent(command)},
             pass_fds=(folder,),
             start_new_session=True,
         )
@@ -184,7 +184,7 @@ def test_the_words_of_the_command_are_not_in_its_supervisor_s_arguments(tmp_path
     output, _ = run(": marked; tr '\\0' ' ' < /proc/$PPID/cmdline; env", tmp_path)
 
     assert "marked" not in output
-    assert supervisor.COMMAND not in output
+    assert supervisor_process.COMMAND not in output
 
 
 def test_the_command_begins_in_the_directory_that_was_opened(tmp_path: Path) -> None:
@@ -210,21 +210,21 @@ def test_a_shell_that_is_not_there_is_reported(tmp_path: Path) -> None:
 def test_a_process_that_cannot_be_forked_is_reported(tmp_path: Path) -> None:
     code = """
         import os, resource, sys
-        from holdfast.tools.commands import supervisor
+        from holdfast.tools.commands import supervisor_process
 
         folder = os.open(".", os.O_RDONLY)
         resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
         if os.getuid() == 0:
             os.setuid(54321)  # the limit is not for root
-        supervisor.main("/bin/sh", folder)
+        supervisor_process.main("/bin/sh", folder)
     """
     read, control = os.pipe()
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         env={
             **os.environ,
-            supervisor.COMMAND: "true",
-            "PYTHONPATH": str(Path(supervisor.__file__).parents[2]),
+            supervisor_process.COMMAND: "true",
+            "PYTHONPATH": str(Path(supervisor_process.__file__).parents[2]),
         },
         stdin=read,
         capture_output=True,
@@ -324,7 +324,7 @@ def test_waiting_for_the_end_takes_no_work(tmp_path: Path) -> None:
 
         _, _, used = os.wait4(started.process.pid, 0)
 
-        assert used.ru_utime + used.ru_stime < 0.8 * supervisor.TERM_WAIT
+        assert used.ru_utime + used.ru_stime < 0.8 * supervisor_process.TERM_WAIT
 
 
 def test_a_byte_in_the_pipe_stops_everything_although_a_fork_holds_it_open(tmp_path: Path) -> None:
@@ -350,7 +350,7 @@ def test_the_death_of_its_parent_stops_everything_although_a_fork_holds_the_pipe
         holder = os.fork()
         if holder == 0:
             time.sleep(1000)
-        command = [sys.executable, "-I", "-S", {supervisor.__file__!r}, {BASH!r}, str(here)]
+        command = [sys.executable, "-I", "-S", {supervisor_process.__file__!r}, {BASH!r}, str(here)]
         supervisor = subprocess.Popen(command, stdin=read, pass_fds=(here,))
         print(holder, supervisor.pid, flush=True)
         time.sleep(1000)
@@ -360,7 +360,7 @@ def test_the_death_of_its_parent_stops_everything_although_a_fork_holds_the_pipe
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, supervisor.COMMAND: "echo $$ > shell; sleep 1000"},
+        env={**os.environ, supervisor_process.COMMAND: "echo $$ > shell; sleep 1000"},
     ) as parent:
         assert parent.stdout is not None
         holder, watcher = map(int, parent.stdout.readline().split())
@@ -381,7 +381,7 @@ def test_the_death_of_its_parent_stops_everything_although_a_fork_holds_the_pipe
 def test_a_shell_that_keeps_forking_is_stopped(tmp_path: Path) -> None:
     with supervised("echo $$ > shell; while :; do sleep 1000 & done", tmp_path) as started:
         shell = written(tmp_path / "shell")
-        until(lambda: len(supervisor.descendants(shell)) > 50)
+        until(lambda: len(supervisor_process.descendants(shell)) > 50)
 
         assert started.stop() < SOON
 
@@ -427,7 +427,7 @@ def test_a_supervisor_that_the_command_suspended_ends_with_its_parent(tmp_path: 
 
         read, control = os.pipe()
         here = os.open(".", os.O_RDONLY)
-        command = [sys.executable, "-I", "-S", {supervisor.__file__!r}, {BASH!r}, str(here)]
+        command = [sys.executable, "-I", "-S", {supervisor_process.__file__!r}, {BASH!r}, str(here)]
         supervisor = subprocess.Popen(command, stdin=read, pass_fds=(here,))
         print(supervisor.pid, flush=True)
         time.sleep(1000)
@@ -437,7 +437,10 @@ def test_a_supervisor_that_the_command_suspended_ends_with_its_parent(tmp_path: 
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, supervisor.COMMAND: "echo $$ > shell; kill -STOP $PPID; sleep 1000"},
+        env={
+            **os.environ,
+            supervisor_process.COMMAND: "echo $$ > shell; kill -STOP $PPID; sleep 1000",
+        },
     ) as parent:
         assert parent.stdout is not None
         watcher = int(parent.stdout.readline())
@@ -460,13 +463,13 @@ def test_a_supervisor_that_the_command_suspended_ends_with_its_parent(tmp_path: 
 def test_descendants_are_found_by_linux_and_by_ps(
     has_children_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "HAS_CHILDREN_FILE", has_children_file)
+    monkeypatch.setattr(supervisor_process, "HAS_CHILDREN_FILE", has_children_file)
     command = f"{BASH} -c '{BASH} -c \"echo \\$\\$ > inner; sleep 1000; :\"; :'; :"
     with supervised(command, tmp_path) as started:
         inner = written(tmp_path / "inner")
-        until(lambda: len(supervisor.descendants(inner)) == 1)
+        until(lambda: len(supervisor_process.descendants(inner)) == 1)
 
-        found = supervisor.descendants(started.process.pid)
+        found = supervisor_process.descendants(started.process.pid)
 
         assert len(found) == 4  # three shells and a sleep
         assert inner in found

@@ -20,7 +20,7 @@ from typing import Final
 import pytest
 
 from holdfast.kernel.errors import ConfigError
-from holdfast.tools.workspace import replace
+from holdfast.tools.workspace import atomic_replace
 from holdfast.tools.workspace.directory import Directory, DirectoryEntry, PathRefused
 from holdfast.tools.workspace.openat import openat2, opener, walk
 
@@ -680,7 +680,7 @@ def test_what_became_a_fifo_was_changed_and_is_not_waited_for(top: Path) -> None
     folder = os.open(top, os.O_RDONLY)
     try:
         with pytest.raises(OSError, match="was changed since it was read"):
-            replace.refuse_changed(folder, "fifo", "3-version")
+            atomic_replace.refuse_changed(folder, "fifo", "3-version")
     finally:
         os.close(folder)
 

@@ -27,7 +27,7 @@ from holdfast.kernel.model import (
     TextDelta,
 )
 from holdfast.providers.failure import stream_error
-from holdfast.providers.openai_responses.events import (
+from holdfast.providers.openai_responses.event_types import (
     ERROR_CODES,
     Response,
     ResponsesEvent,

@@ -6,7 +6,8 @@ from argparse import Namespace
 from collections.abc import Mapping
 from typing import Final
 
-from holdfast.cli.verbs.options import (
+from holdfast.cli.parsers.argument_parser import Parser, Verb, number, something
+from holdfast.cli.parsers.shared_options import (
     EFFORTS,
     add_approval,
     add_file,
@@ -14,7 +15,6 @@ from holdfast.cli.verbs.options import (
     add_where,
     exit_codes,
 )
-from holdfast.cli.verbs.parser import Parser, Verb, number, something
 
 MAX_STEPS: Final = 100_000
 """Largest accepted --max-steps; more is a typing mistake."""

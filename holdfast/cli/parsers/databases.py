@@ -6,8 +6,8 @@ from argparse import Namespace
 from collections.abc import Mapping
 from typing import Final
 
-from holdfast.cli.verbs.options import add_config, add_database
-from holdfast.cli.verbs.parser import Parser, Verb
+from holdfast.cli.parsers.argument_parser import Parser, Verb
+from holdfast.cli.parsers.shared_options import add_config, add_database
 
 
 def migrate_parser() -> Parser:

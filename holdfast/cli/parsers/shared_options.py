@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.verbs.parser import something
+from holdfast.cli.parsers.argument_parser import something
 
 if TYPE_CHECKING:
     from argparse import _ActionsContainer

@@ -6,8 +6,8 @@ from argparse import Namespace
 from collections.abc import Mapping
 from typing import Final
 
-from holdfast.cli.verbs.options import add_where
-from holdfast.cli.verbs.parser import Parser, Verb, number, something
+from holdfast.cli.parsers.argument_parser import Parser, Verb, number, something
+from holdfast.cli.parsers.shared_options import add_where
 
 TOKEN_ACTIONS: Final = ("create", "list", "revoke")
 ROLES: Final = ("admin", "member", "viewer")

@@ -37,7 +37,7 @@ from holdfast.kernel.model import (
     TextDelta,
 )
 from holdfast.providers.failure import stream_error
-from holdfast.providers.google.chunks import (
+from holdfast.providers.google.chunk_types import (
     Candidate,
     FunctionCall,
     GoogleChunk,

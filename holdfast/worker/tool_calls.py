@@ -14,7 +14,7 @@ from holdfast.chat.journal import NO_RESULT_TEXT
 from holdfast.chat.rows import JournalCall
 from holdfast.chat.transitions import runner
 from holdfast.kernel import results
-from holdfast.kernel.admission import CallContext, Toolbox
+from holdfast.kernel.call_admission import CallContext, Toolbox
 from holdfast.kernel.decide import Approved, AwaitingAction, CallState, Doubtful, Recorded
 from holdfast.kernel.events import Action, ToolFinished
 from holdfast.kernel.execute import Batch

@@ -40,7 +40,7 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
-from holdfast.providers.anthropic.events import (
+from holdfast.providers.anthropic.event_types import (
     AnthropicDelta,
     AnthropicEvent,
     delta_fields,
