@@ -16,7 +16,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion, Path
 from prompt_toolkit.cursor_shapes import ModalCursorShapeConfig
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
-from prompt_toolkit.filters import Condition, emacs_insert_mode, has_focus, vi_insert_mode
+from prompt_toolkit.filters import Condition, Filter, emacs_insert_mode, has_focus, vi_insert_mode
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -105,6 +105,13 @@ def key_bindings(
     def _paste(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text(tidy(event.data))
 
+    _add_grapheme_keys(bindings, inserting)
+    return bindings
+
+
+def _add_grapheme_keys(bindings: KeyBindings, inserting: Filter) -> None:
+    """Keys that move over or delete a whole grapheme, as an emoji of several characters."""
+
     @bindings.add("backspace", filter=inserting)
     def _rub_out(event: KeyPressEvent) -> None:
         event.current_buffer.delete_before_cursor(_before(event.current_buffer))
@@ -120,8 +127,6 @@ def key_bindings(
     @bindings.add("right", filter=inserting)
     def _right(event: KeyPressEvent) -> None:
         event.current_buffer.cursor_position += _after(event.current_buffer)
-
-    return bindings
 
 
 def _before(buffer: Buffer) -> int:

@@ -108,14 +108,7 @@ class Runner:
         self._scope = StepScope.of(
             fenced, live, agent, options, self._background.add, self._observer
         )
-        self._journal = CallJournal(
-            agent,
-            fenced,
-            self._scope.screen,
-            self._scope.interruption.request,
-            self._background.add,
-            self._observer,
-        )
+        self._journal = CallJournal(agent, self._scope, self._background.add)
         self._group: TaskGroup
         self.is_child = chat.parent_id is not None
         self.ended = anyio.Event()

@@ -20,11 +20,11 @@ from holdfast.kernel.events import Action, ToolFinished
 from holdfast.kernel.execute import Batch
 from holdfast.kernel.messages import ToolCall, ToolResult
 from holdfast.kernel.tool import Tool
-from holdfast.observe.observer import UNOBSERVED_CHAT, ChatObserver
+from holdfast.observe.observer import UNOBSERVED_CHAT
 from holdfast.observe.sizes import result_bytes
-from holdfast.worker.fenced_chat import ChatMoved, FencedChat
+from holdfast.worker.fenced_chat import ChatMoved
 from holdfast.worker.options import MICRO
-from holdfast.worker.screen import Screen
+from holdfast.worker.step_scope import StepScope
 
 LOG: Final = logging.getLogger("holdfast.worker")
 
@@ -35,20 +35,17 @@ class CallJournal:
     def __init__(
         self,
         agent: Agent,
-        fenced: FencedChat,
-        screen: Screen,
-        stop_step: Callable[[], None],
+        scope: StepScope,
         in_background: Callable[..., Any],
-        observer: ChatObserver,
     ) -> None:
         self._ports = agent.ports
         self._tools: dict[str, Tool] = dict(agent.toolset)
-        self._fenced = fenced
-        self._screen = screen
-        self._stop_step = stop_step
+        self._fenced = scope.fenced
+        self._screen = scope.screen
+        self._interruption = scope.interruption
         self._in_background = in_background
-        self._observer = observer
-        self._loop = asyncio.get_running_loop()
+        self._observer = scope.observer
+        self._loop = scope.loop
         self.batch: Batch | None = None
         """The calls of an answer, from the stream that brings them to their results."""
         self._reached: set[str] = set()
@@ -177,7 +174,7 @@ class CallJournal:
             try:
                 await fenced.write(runner.start_calls, [started_row])
             except ChatMoved:
-                self._stop_step()
+                self._interruption.request()
                 return False
             except Exception as error:  # raised in the runner: the tool has not failed
                 self._start_errors.append(error)
