@@ -29,11 +29,11 @@ from holdfast.kernel.model import (
     check_model,
     is_native,
 )
+from holdfast.kernel.model_context import Trim, estimate_text
 from holdfast.kernel.output import Output
 from holdfast.kernel.policy import Policy
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.prepare import Active, Project, trim_of
-from holdfast.kernel.projection import Trim, estimate_text
 from holdfast.kernel.results import Unencodable, mark_stop, result, result_from_value
 from holdfast.kernel.run import Run
 from holdfast.kernel.schema import BadArguments

@@ -362,8 +362,8 @@ def default_model(
     Chosen by `HOLDFAST_MODEL`, then the first provider that has a key. `base_urls`: those of a
     server's settings, by provider.
     """
-    from holdfast.providers.catalog import PROVIDERS
     from holdfast.providers.model_factory import DEMO_NAME, usable_providers
+    from holdfast.providers.provider_catalog import PROVIDERS
 
     if named := environ.get("HOLDFAST_MODEL", "").strip():
         return named, "HOLDFAST_MODEL is set"

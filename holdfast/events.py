@@ -48,7 +48,7 @@ from holdfast.kernel.model import (
     ReasoningDelta as ReasoningDelta,
     TextDelta as TextDelta,
 )
-from holdfast.live.fragments import (
+from holdfast.live.delta_fragments import (
     Omitted as Omitted,
 )
 from holdfast.server.chat_list_stream import (

@@ -11,8 +11,8 @@ import pytest
 from holdfast.cli.arguments import parse
 from holdfast.config import RunOptions, chat_options, default_model, run_options, wants_debug
 from holdfast.kernel.errors import ConfigError
-from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.model_factory import DEMO_NAME
+from holdfast.providers.provider_catalog import PROVIDERS
 
 KEY: Final = "sk-0123456789abcdef"
 

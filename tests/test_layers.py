@@ -313,7 +313,7 @@ def test_a_wrong_import_is_found(module: str, source: str) -> None:
         ),
         ("holdfast.kernel.schema", "def f():\n    import pydantic\n    import jsonschema_rs"),
         (
-            "holdfast.kernel.schema.from_types",
+            "holdfast.kernel.schema.typed_arguments",
             "if typing.TYPE_CHECKING:\n    from pydantic import TypeAdapter",
         ),
         ("holdfast.testing.server", "import aiohttp\nimport holdfast.providers.demo"),

@@ -17,7 +17,7 @@ from holdfast.kernel.messages import (
     ToolCall,
     ToolResult,
 )
-from holdfast.kernel.projection import without_calls
+from holdfast.kernel.model_context import without_calls
 
 Complaint: TypeAlias = tuple[int, str, str]
 """Number of the violated invariant, the row, and what is wrong with it."""

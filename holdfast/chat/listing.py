@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct, structs
 
 from holdfast.chat import search
-from holdfast.chat.read_state import NO_MARKS, Marks, read_marks, shared_with
+from holdfast.chat.read_marks import NO_MARKS, Marks, read_marks, shared_with
 from holdfast.chat.rows import SELECT_CHAT, ChatRow, Status, chat_of, document
 from holdfast.chat.search import Match, TextQuery
 from holdfast.chat.snapshots import (

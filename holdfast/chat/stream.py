@@ -43,7 +43,7 @@ from holdfast.chat.snapshots import (
 from holdfast.kernel.messages import Tagged, Value
 from holdfast.live import broadcast as live
 from holdfast.live.buffer import AttemptId, DeltaRange
-from holdfast.live.fragments import Fragment
+from holdfast.live.delta_fragments import Fragment
 from holdfast.store.database import Closed, Tx, Unavailable
 
 LOG: Final = logging.getLogger("holdfast")

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.kernel.ports import Ports
-from holdfast.server.identity.credential import new_secret
+from holdfast.server.identity.credential_format import new_secret
 from holdfast.server.identity.tokens import (
     DAY_SECONDS,
     DEFAULT_TOKEN_LIFETIME,

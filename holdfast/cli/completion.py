@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.parsers.argument_parser import Parser, Verb
 from holdfast.providers import profiles
-from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.model_factory import DEMO_NAME
+from holdfast.providers.provider_catalog import PROVIDERS
 
 if TYPE_CHECKING:
     from argparse import Action

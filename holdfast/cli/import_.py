@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from holdfast.chat.export import parse
 from holdfast.chat.snapshots import Snapshot
-from holdfast.cli.connection import DIRECTORY_LABEL
+from holdfast.cli.chat_source import DIRECTORY_LABEL
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.saved_history import exported, is_history
 from holdfast.cli.target import ask_instead, asking, database_of, say_which, server_of, writing

@@ -23,9 +23,9 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import Output
 
-from holdfast.cli.commands import COMMANDS, SLASH
 from holdfast.cli.completion import model_names
 from holdfast.cli.graphemes import JOINERS, letters
+from holdfast.cli.slash_commands import COMMANDS, SLASH
 from holdfast.kernel.model import EFFORTS
 
 CONTINUATION: Final = "  "

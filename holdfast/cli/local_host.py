@@ -61,7 +61,7 @@ async def opened(config: ServeConfig, ports: Ports) -> AsyncIterator[Database]:
 @asynccontextmanager
 async def _stored_keys(config: ServeConfig, db: Database) -> AsyncIterator[None]:
     """Use stored provider keys, and follow changes to them during the block."""
-    from holdfast.cli.keys import StoredKeys
+    from holdfast.cli.stored_provider_keys import StoredKeys
 
     def changed() -> None:
         config.telemetry.redact.know(*provider_keys(os.environ))

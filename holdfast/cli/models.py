@@ -14,9 +14,9 @@ from holdfast.config import data_directory, default_model
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Value, encode
 from holdfast.providers import profiles
-from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.model_factory import DEMO_NAME, unusable_providers, usable_providers
 from holdfast.providers.profile import Price, Profile
+from holdfast.providers.provider_catalog import PROVIDERS
 
 _DEMO_NOTE = "always available; not a language model"
 

@@ -17,7 +17,7 @@ from holdfast.config import ChatTarget
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports
 from holdfast.server.identity.audit import AuditEntry, record
-from holdfast.server.identity.secrets import (
+from holdfast.server.identity.encrypted_secrets import (
     SECRET_KEY_VARIABLE,
     DecryptionFailed,
     Keyring,

@@ -207,7 +207,7 @@ def _application(
     from holdfast.server.app import ApiServer, application
     from holdfast.server.identity.auth_config import AuthConfig
     from holdfast.server.identity.authenticator import Authenticator
-    from holdfast.server.identity.middleware import protect
+    from holdfast.server.identity.install_middleware import protect
     from holdfast.server.static_files import serve_page
 
     team, front = config.settings.server.team, config.front

@@ -18,8 +18,8 @@ from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import wall_clock
 
 if TYPE_CHECKING:
+    from holdfast.server.identity.encrypted_secrets import Keyring
     from holdfast.server.identity.origin_check import Front
-    from holdfast.server.identity.secrets import Keyring
     from holdfast.server.relay.secret import ClusterSecret
 
 
@@ -144,7 +144,11 @@ def _keyring(
     settings: HoldfastSettings, options: ServeOptions, environ: Mapping[str, str]
 ) -> Keyring | None:
     """The keys that encrypt secrets. A single user's server generates one."""
-    from holdfast.server.identity.secrets import SECRET_KEY_VARIABLE, find_keyring, make_key_file
+    from holdfast.server.identity.encrypted_secrets import (
+        SECRET_KEY_VARIABLE,
+        find_keyring,
+        make_key_file,
+    )
 
     file = key_file(options.data)
     if settings.server.team or SECRET_KEY_VARIABLE in environ:

@@ -14,9 +14,9 @@ from holdfast.chat.rows import Deliver, Queued, Rule, Status
 from holdfast.chat.snapshots import Pending, Snapshot
 from holdfast.cli import wording
 from holdfast.cli.ask import Asker
-from holdfast.cli.commands import SlashCommand, help_lines, parse_line
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.screen import SplitScreen
+from holdfast.cli.slash_commands import SlashCommand, help_lines, parse_line
 from holdfast.cli.stream_adapter import ConnectionMonitor, StreamAdapter
 from holdfast.cli.view import View
 from holdfast.config import ChatOptions
@@ -27,7 +27,7 @@ from holdfast.kernel.model import EFFORTS
 
 if TYPE_CHECKING:
     from holdfast.chat.interface import ChatHandle
-    from holdfast.cli.connection import Connection
+    from holdfast.cli.chat_source import Connection
 
 MAX_LISTED: Final = 20
 """How many chats or messages are listed."""

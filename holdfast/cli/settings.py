@@ -21,7 +21,7 @@ from holdfast.cli.trust import SETTINGS_FILE, find_settings, refuse_untrusted
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Effort
 from holdfast.observe.logs import LogFormat, LogLevel
-from holdfast.providers.catalog import PROVIDERS
+from holdfast.providers.provider_catalog import PROVIDERS
 from holdfast.worker.options import WorkerOptions
 
 T = TypeVar("T")

@@ -37,7 +37,7 @@ from holdfast.kernel.events import (
 from holdfast.kernel.messages import Message, ToolCall, ToolResult, Usage
 from holdfast.kernel.model import TextDelta
 from holdfast.kernel.ports import wall_clock
-from holdfast.live.fragments import Fragment, Omitted
+from holdfast.live.delta_fragments import Fragment, Omitted
 
 EXCERPT_WIDTH: Final = 120
 """Characters shown of a queued message."""

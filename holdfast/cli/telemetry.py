@@ -18,7 +18,7 @@ from holdfast.observe.metrics import MetricRegistry
 from holdfast.observe.metrics_observer import MetricsObserver
 from holdfast.observe.observer import Observer, several
 from holdfast.observe.redact import Redactor, secrets_in
-from holdfast.providers.catalog import PROVIDERS
+from holdfast.providers.provider_catalog import PROVIDERS
 
 LOG: Final = logging.getLogger("holdfast.serve")
 

@@ -8,7 +8,7 @@ Read `connect.py` first: `holdfast.connect` gives a `RemoteHost` (`host.py`), wh
 - **Streams survive lost connections.** `stream.py` reconnects after the last event and drops what
   the server sends twice, so a reader sees each event once.
 - **The same errors.** `errors.py` turns a problem of the server into the exception that a local
-  chat would raise; `connection_errors.py` explains why a server cannot be reached.
+  chat would raise; `explain_connection_error.py` explains why a server cannot be reached.
   `request_bodies.py` encodes prompts and answers.
 
 No state is kept here beyond cursors, and no rule of a chat is repeated: the server decides. The

@@ -15,8 +15,8 @@ import anyio
 import msgspec
 
 from holdfast.chat.errors import InvalidInput
-from holdfast.client.connection_errors import explain
 from holdfast.client.errors import NotHoldfast, RemoteError, Unreachable, error_of
+from holdfast.client.explain_connection_error import explain
 from holdfast.client.retry import UNAVAILABLE_STATUSES, delay
 from holdfast.kernel.errors import HoldfastError
 from holdfast.kernel.ports import Ports

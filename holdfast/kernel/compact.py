@@ -26,8 +26,7 @@ from holdfast.kernel.messages import (
     note,
 )
 from holdfast.kernel.model import Block, Request, Settings
-from holdfast.kernel.policy import ContextLimits, Wording
-from holdfast.kernel.projection import (
+from holdfast.kernel.model_context import (
     CompactionPlan,
     Trim,
     covered,
@@ -41,6 +40,7 @@ from holdfast.kernel.projection import (
     without_summary,
     worded,
 )
+from holdfast.kernel.policy import ContextLimits, Wording
 
 SUMMARY_SECTIONS: Final = (
     "Goal",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.kernel.messages import Message
-from holdfast.kernel.projection import NOTHING_REMOVED, Projection, RemovedParts, Trim
+from holdfast.kernel.model_context import NOTHING_REMOVED, Projection, RemovedParts, Trim
 from holdfast.kernel.turn import Turn, fold, fold_all
 
 

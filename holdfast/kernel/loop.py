@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, Literal, assert_never
 from holdfast.kernel import compact, prepare, results
 from holdfast.kernel.answer import cut_by
 from holdfast.kernel.assemble import Assembly
-from holdfast.kernel.backoff import Backoff, end_if_cancelled
 from holdfast.kernel.call_admission import CallContext
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.context import ChatInfo, Context
@@ -50,7 +49,6 @@ from holdfast.kernel.events import (
 )
 from holdfast.kernel.execute import Batch, BatchOutcome
 from holdfast.kernel.finish import check_output, interruption_marker, limit_note, objection
-from holdfast.kernel.generate import ModelCaller
 from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Inbox, Interrupted
 from holdfast.kernel.messages import (
@@ -64,9 +62,11 @@ from holdfast.kernel.messages import (
     results_message,
     with_runtime,
 )
+from holdfast.kernel.model_call import ModelCaller
 from holdfast.kernel.output import Repair
 from holdfast.kernel.prepare import PreparedAgent
 from holdfast.kernel.result import Ending, Failed, RunCounters, RunResult
+from holdfast.kernel.retry_wait import Backoff, end_if_cancelled
 from holdfast.kernel.summarize import Summarizer
 from holdfast.kernel.turn_failure_log import log_failure
 

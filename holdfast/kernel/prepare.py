@@ -20,8 +20,8 @@ from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Interrupted, Interruption
 from holdfast.kernel.messages import AskedBy, Message
 from holdfast.kernel.model import Model, Request
+from holdfast.kernel.model_context import NOTHING_REMOVED, RemovedParts, Trim, repaired, worded
 from holdfast.kernel.policy import max_result
-from holdfast.kernel.projection import NOTHING_REMOVED, RemovedParts, Trim, repaired, worded
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from holdfast.kernel.assemble import Assembly
-from holdfast.kernel.backoff import Backoff
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.compact import CompactionInput, SummaryAnswer, by_summary
 from holdfast.kernel.errors import ModelError, classify, ungrouped
 from holdfast.kernel.events import Compacting, Event
-from holdfast.kernel.generate import ModelCaller
 from holdfast.kernel.inbox import Interrupted, Interruption
 from holdfast.kernel.messages import AskedBy, Message
 from holdfast.kernel.model import Model, Request, TextDelta
+from holdfast.kernel.model_call import ModelCaller
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.result import Failed
+from holdfast.kernel.retry_wait import Backoff
 
 
 class Summarizer:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.kernel.messages import Message, ToolCall, ToolResult
-from holdfast.kernel.projection import estimate
+from holdfast.kernel.model_context import estimate
 
 
 class FailureStreak(Struct, frozen=True, gc=False):

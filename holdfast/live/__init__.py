@@ -14,5 +14,5 @@ Ideas:
   side, `Mirror` on the other); the server's relay does so.
 
 Read `broadcast.py` first (`Live`, `DeltaWriter`, `DeltaReader`), then `buffer.py` (the deltas of
-one attempt) and `fragments.py` (what a delta may hold).
+one attempt) and `delta_fragments.py` (what a delta may hold).
 """

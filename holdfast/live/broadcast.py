@@ -28,7 +28,7 @@ import anyio
 from holdfast.kernel.events import Event, Warned
 from holdfast.kernel.messages import Part, Tagged, Value
 from holdfast.live.buffer import OUTPUT_LIMIT, AttemptId, DeltaBuffer, DeltaRange, RelayDelta
-from holdfast.live.fragments import Fragment
+from holdfast.live.delta_fragments import Fragment
 
 
 class LiveCursor(Value, frozen=True):

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from holdfast.kernel.events import ToolFinished, ToolProgressed
 from holdfast.kernel.messages import Part, Tagged, Value, encode
 from holdfast.kernel.model import TextDelta
-from holdfast.live.fragments import (
+from holdfast.live.delta_fragments import (
     EventOrFragment,
     Fragment,
     Omitted,

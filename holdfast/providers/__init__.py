@@ -11,8 +11,9 @@ imports another one; what they share is in the modules of this folder.
   another provider.
 - **One table of errors.** `failure.py` reads the error forms of every provider and gateway;
   `http.py` converts connection errors.
-- **Facts are data.** `profiles.json` has windows, prices and features of models; `catalog.py` has
-  addresses and keys of providers; `model_factory.py` resolves `provider:model` with both.
+- **Facts are data.** `profiles.json` has windows, prices and features of models;
+  `provider_catalog.py` has addresses and keys of providers; `model_factory.py` resolves
+  `provider:model` with both.
 
 Read `http_stream.py` first, then `anthropic/__init__.py`. This file imports nothing, so that using
 one provider loads the code of one.

@@ -15,9 +15,9 @@ from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Value
 from holdfast.kernel.model import Model
 from holdfast.providers import profiles
-from holdfast.providers.catalog import PROVIDERS, ProviderFacts, WireProtocol
 from holdfast.providers.endpoint import is_address
 from holdfast.providers.profile import Profile
+from holdfast.providers.provider_catalog import PROVIDERS, ProviderFacts, WireProtocol
 
 if TYPE_CHECKING:
     from holdfast.providers.http import Http

@@ -26,7 +26,7 @@ from holdfast.chat.stream import (
     StreamEvent,
     Superseded,
 )
-from holdfast.live.fragments import Fragment
+from holdfast.live.delta_fragments import Fragment
 from holdfast.server.chat_list_stream import (
     ChatDeleted,
     ChatListed,

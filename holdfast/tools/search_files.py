@@ -1,4 +1,4 @@
-"""The `search_files` tool. The search runs in a process of its own: `search_process.py`."""
+"""The `search_files` tool. The search runs in a process of its own: `search_child.py`."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ signal.signal(signal.SIGALRM, signal.SIG_DFL)
 signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]))
 sys.path += sys.argv[3:]
 sys.modules["typing_extensions"] = None
-from holdfast.tools.search_process import main
+from holdfast.tools.search_child import main
 main(int(sys.argv[2]))
 """
 """The program of the search process. The system limits its time, which `re` cannot prevent.

@@ -30,7 +30,7 @@ from holdfast.kernel.decide import CallState
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.history import History
 from holdfast.kernel.messages import Message
-from holdfast.kernel.projection import Trim
+from holdfast.kernel.model_context import Trim
 from holdfast.observe.observer import Stretch
 from holdfast.store.database import Closed, Database, OutcomeUnknown, Tx, Unavailable
 from holdfast.worker.options import MICRO

@@ -13,14 +13,14 @@ from holdfast.chat.rows import Charge
 from holdfast.chat.transitions.runner import Leftover
 from holdfast.kernel import compact
 from holdfast.kernel.assemble import Assembly
-from holdfast.kernel.backoff import Backoff
 from holdfast.kernel.errors import Failure, classify
-from holdfast.kernel.generate import ModelCaller
 from holdfast.kernel.inbox import Interrupted
 from holdfast.kernel.messages import Message, ToolCall, Usage, with_runtime
 from holdfast.kernel.model import Request
+from holdfast.kernel.model_call import ModelCaller
 from holdfast.kernel.prepare import PreparedAgent, summary_model
 from holdfast.kernel.result import RunCounters
+from holdfast.kernel.retry_wait import Backoff
 from holdfast.kernel.summarize import Summarizer
 from holdfast.observe.observer import (
     UNOBSERVED_CHAT,

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from holdfast.agent import Agent
 from holdfast.chat.rows import Charge, Fence
 from holdfast.chat.transitions.runner import Leftover
-from holdfast.kernel.generate import ModelCaller
 from holdfast.kernel.inbox import Interruption
 from holdfast.kernel.messages import Usage
+from holdfast.kernel.model_call import ModelCaller
 from holdfast.kernel.result import RunCounters
 from holdfast.live.broadcast import Live
 from holdfast.observe.observer import ChatObserver

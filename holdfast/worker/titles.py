@@ -24,9 +24,9 @@ from holdfast.chat.transitions import user
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.errors import classify
 from holdfast.kernel.events import Event
-from holdfast.kernel.generate import ModelCaller
 from holdfast.kernel.inbox import Interruption
 from holdfast.kernel.model import Effort, Model, Request, known_efforts
+from holdfast.kernel.model_call import ModelCaller
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.prepare import model_of
 from holdfast.kernel.result import RunCounters

@@ -45,7 +45,7 @@ from playwright.sync_api import (
 
 from holdfast.kernel.title import TITLE_INSTRUCTIONS
 from holdfast.testing import FakeProvider, ScriptItem, say
-from holdfast.testing.fake.dialect import ReceivedRequest
+from holdfast.testing.fake.dialect_interface import ReceivedRequest
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 AXE: Final = ROOT / "ui" / "node_modules" / "axe-core" / "axe.min.js"

@@ -27,7 +27,7 @@ from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.chat.transitions.claims import MAX_CRASHES
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.messages import Message, Part, ToolResult, results_message
-from holdfast.kernel.projection import NO_RESULT, Projection, Trim, view, whole_pairs
+from holdfast.kernel.model_context import NO_RESULT, Projection, Trim, view, whole_pairs
 from holdfast.store.database import Database, Unavailable
 from holdfast.testing import Clock
 from tests.chat.broken import (

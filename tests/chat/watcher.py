@@ -25,7 +25,7 @@ from holdfast.chat.stream import (
     Superseded,
 )
 from holdfast.kernel.model import TextDelta
-from holdfast.live.fragments import Fragment
+from holdfast.live.delta_fragments import Fragment
 
 LONGEST: Final = 120.0
 """Seconds, of virtual time, within which every chat of a test comes to rest."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.cli.commands import COMMANDS, SlashCommand, help_lines, parse_line
 from holdfast.cli.session import ChatSession
+from holdfast.cli.slash_commands import COMMANDS, SlashCommand, help_lines, parse_line
 from holdfast.kernel.errors import ConfigError
 
 

@@ -19,8 +19,8 @@ from holdfast.cli.arguments import VERBS, top_parser
 from holdfast.cli.parsers.models_and_completion import SHELLS
 from holdfast.cli.parsers.shared_options import COLORS, EFFORTS
 from holdfast.providers import profiles
-from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.model_factory import DEMO_NAME
+from holdfast.providers.provider_catalog import PROVIDERS
 
 GROQ: Final = [f"groq:{id}" for id in profiles.models("groq")]
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")

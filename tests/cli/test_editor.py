@@ -14,8 +14,8 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import to_plain_text
 
 from holdfast.cli import line_editor
-from holdfast.cli.commands import COMMANDS
 from holdfast.cli.line_editor import ChatCompleter, open_history, tidy
+from holdfast.cli.slash_commands import COMMANDS
 from holdfast.kernel.model import EFFORTS
 from tests.cli.typing_at import typing_at
 

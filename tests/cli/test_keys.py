@@ -7,8 +7,8 @@ import logging
 import anyio
 import pytest
 
-from holdfast.cli.keys import RELOAD_INTERVAL, StoredKeys
-from holdfast.server.identity.secrets import (
+from holdfast.cli.stored_provider_keys import RELOAD_INTERVAL, StoredKeys
+from holdfast.server.identity.encrypted_secrets import (
     PROVIDER_KIND,
     encrypt,
     keyring,

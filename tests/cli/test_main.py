@@ -21,7 +21,7 @@ from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.main import describe_error, main
 from holdfast.cli.parsers.argument_parser import UsageError
 from holdfast.kernel.errors import ConfigError, FormatError
-from holdfast.providers.catalog import PROVIDERS
+from holdfast.providers.provider_catalog import PROVIDERS
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 PROGRAM: Final = (sys.executable, "-W", "error", "-m", "holdfast")

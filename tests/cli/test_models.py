@@ -13,8 +13,8 @@ from holdfast.cli.models import main, table
 from holdfast.cli.trust import find_settings, trust
 from holdfast.kernel.errors import ConfigError
 from holdfast.providers import profiles
-from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.model_factory import DEMO_NAME
+from holdfast.providers.provider_catalog import PROVIDERS
 
 KEY: Final = "sk-0123456789abcdef"
 OTHERS: Final = "need a key, an address, or a local server that is running"

@@ -12,7 +12,7 @@ from holdfast.cli.secrets import keyring_of, reencrypt, summary
 from holdfast.config import ChatTarget
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports, wall_clock
-from holdfast.server.identity.secrets import (
+from holdfast.server.identity.encrypted_secrets import (
     PROVIDER_KIND,
     SECRET_KEY_VARIABLE,
     DecryptionFailed,

@@ -14,7 +14,7 @@ from holdfast.cli.settings import AgentSettings, HoldfastSettings, read_settings
 from holdfast.cli.trust import Untrusted, find_settings, trust
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.prepare import model_of
-from holdfast.providers.catalog import PROVIDERS
+from holdfast.providers.provider_catalog import PROVIDERS
 from holdfast.worker.options import WorkerOptions
 
 NO_KEYS: Mapping[str, str] = {}

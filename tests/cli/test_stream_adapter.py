@@ -35,7 +35,7 @@ from holdfast.kernel.events import (
 )
 from holdfast.kernel.messages import note
 from holdfast.kernel.model import TextDelta
-from holdfast.live.fragments import Fragment, Omitted
+from holdfast.live.delta_fragments import Fragment, Omitted
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 
 SNAPSHOT = Snapshot(

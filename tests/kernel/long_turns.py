@@ -7,7 +7,7 @@ from typing import Any, Final
 from holdfast import Tool, tool
 from holdfast.kernel.compact import SUMMARY_INSTRUCTIONS, SUMMARY_SECTIONS
 from holdfast.kernel.model import Request
-from holdfast.kernel.projection import estimate_all
+from holdfast.kernel.model_context import estimate_all
 from holdfast.options import ContextLimits, Policy
 from holdfast.testing import ScriptedModel, call, usage
 

@@ -38,7 +38,7 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
-from holdfast.kernel.projection import whole_pairs
+from holdfast.kernel.model_context import whole_pairs
 from holdfast.testing import START, Clock, ports
 
 E = TypeVar("E")

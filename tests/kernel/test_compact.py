@@ -49,7 +49,7 @@ from holdfast.kernel.messages import (
     user_message,
 )
 from holdfast.kernel.model import Model, Request, TextDelta
-from holdfast.kernel.projection import Trim, estimate, view
+from holdfast.kernel.model_context import Trim, estimate, view
 from holdfast.options import ContextLimits, Policy, Retry, Wording
 from holdfast.testing import (
     ScriptedModel,

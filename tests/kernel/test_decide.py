@@ -34,7 +34,7 @@ from holdfast.kernel.decide import (
 )
 from holdfast.kernel.events import Action
 from holdfast.kernel.messages import AskedBy, Message, ToolCall, injected, note
-from holdfast.kernel.projection import estimate
+from holdfast.kernel.model_context import estimate
 from holdfast.kernel.turn import Turn, fold, fold_all
 from tests.kernel.histories import (
     IDS,

@@ -22,7 +22,7 @@ from holdfast.kernel.messages import (
     injected,
     note,
 )
-from holdfast.kernel.projection import (
+from holdfast.kernel.model_context import (
     FILE_TOKENS,
     NO_RESULT,
     CompactionPlan,

@@ -19,7 +19,7 @@ from holdfast.kernel.messages import (
     injected,
     note,
 )
-from holdfast.kernel.projection import estimate, estimate_all
+from holdfast.kernel.model_context import estimate, estimate_all
 from holdfast.kernel.turn import FailureStreak, Turn, fold, fold_all
 from tests.kernel.histories import (
     OUTCOMES,

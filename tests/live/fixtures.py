@@ -10,7 +10,7 @@ from holdfast.kernel.messages import Text, ToolResult
 from holdfast.kernel.model import TextDelta
 from holdfast.live.broadcast import AttemptReset, DeltaWriter, Live, LiveCursor, LiveEvent
 from holdfast.live.buffer import AttemptId, DeltaRange
-from holdfast.live.fragments import Fragment, joined, kin
+from holdfast.live.delta_fragments import Fragment, joined, kin
 
 CHAT = "c"
 FIRST = AttemptId(1, 1, 1)

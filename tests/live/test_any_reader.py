@@ -22,7 +22,7 @@ from holdfast.kernel.model import (
 from holdfast.kernel.model import Delta as ModelDelta
 from holdfast.live.broadcast import AttemptReset, DeltaReader, DeltaWriter, Live, LiveCursor
 from holdfast.live.buffer import MAX_LOOSE, AttemptId
-from holdfast.live.fragments import Fragment, fragment_of
+from holdfast.live.delta_fragments import Fragment, fragment_of
 from holdfast.testing import ports
 from tests.live.fixtures import CHAT, FIRST, Client, finished, in_few, progress
 

@@ -11,7 +11,7 @@ from holdfast.kernel.events import ToolFinished, ToolProgressed
 from holdfast.kernel.messages import File, Text, ToolResult, encode
 from holdfast.kernel.model import ReasoningDelta, TextDelta
 from holdfast.live.buffer import MAX_LOOSE, OUTPUT_LIMIT, DeltaBuffer, DeltaRange
-from holdfast.live.fragments import Fragment, Omitted
+from holdfast.live.delta_fragments import Fragment, Omitted
 from tests.live.fixtures import FIRST, Client, finished, in_few, progress
 
 

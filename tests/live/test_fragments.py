@@ -32,7 +32,7 @@ from holdfast.kernel.messages import (
 )
 from holdfast.kernel.model import ArgumentsDelta, CallStarted, ReasoningDelta, TextDelta
 from holdfast.live.buffer import DeltaRange
-from holdfast.live.fragments import Fragment, Omitted, fragment_of, parts_of, shortened
+from holdfast.live.delta_fragments import Fragment, Omitted, fragment_of, parts_of, shortened
 from tests.live.fixtures import FIRST, finished, in_few, progress
 
 SHOWN: list[Fragment] = [

@@ -34,7 +34,7 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
-from holdfast.providers.catalog import WireProtocol
+from holdfast.providers.provider_catalog import WireProtocol
 from holdfast.providers.pydantic_ai import PydanticAI
 from holdfast.testing.conformance import Feature, ModelFactory, Subject
 from holdfast.testing.fake.provider import FakeProvider

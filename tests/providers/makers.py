@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple, get_args
 
 from holdfast.kernel.model import Model
-from holdfast.providers.catalog import WireProtocol
 from holdfast.providers.http import Http, HttpClient
+from holdfast.providers.provider_catalog import WireProtocol
 from holdfast.testing.conformance import Feature, ModelFactory, Subject
 from holdfast.testing.fake.provider import FakeProvider
 from holdfast.testing.script import ScriptedTurn

@@ -23,7 +23,7 @@ from holdfast.kernel.messages import (
     user_message,
 )
 from holdfast.kernel.model import Finished, Notice, PartAdded, PartEnded, ProviderTool, Request
-from holdfast.kernel.projection import Trim, repair
+from holdfast.kernel.model_context import Trim, repair
 from holdfast.providers.anthropic import Anthropic
 from holdfast.testing import ScriptItem, call_raw, cut, fail, finish, ports, say, think
 from holdfast.testing.fake.faults import lost

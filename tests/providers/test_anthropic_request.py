@@ -36,12 +36,12 @@ from holdfast.kernel.model import (
     Shape,
     ToolSpec,
 )
-from holdfast.kernel.projection import Trim, repair, view
+from holdfast.kernel.model_context import Trim, repair, view
 from holdfast.providers.anthropic.messages import EMPTY_MESSAGE_TEXT
 from holdfast.providers.anthropic.request import DEFAULT_MAX_TOKENS, AnthropicTarget, encode
 from holdfast.providers.profile import UNKNOWN, Profile
 from holdfast.testing.fake.anthropic import DIALECT
-from holdfast.testing.fake.dialect import ReceivedRequest
+from holdfast.testing.fake.dialect_interface import ReceivedRequest
 from tests.kernel.histories import conversations, histories
 
 OPUS: Final = "anthropic:claude-opus-5"

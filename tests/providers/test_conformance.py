@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.kernel.messages import Message
 from holdfast.kernel.model import Delta, Finished, Request
-from holdfast.providers.catalog import WireProtocol
+from holdfast.providers.provider_catalog import WireProtocol
 from holdfast.testing import ScriptedModel, ScriptedTurn
 from holdfast.testing.conformance import CASES as DEMANDS
 from holdfast.testing.conformance import Case, Subject, cases, check_all

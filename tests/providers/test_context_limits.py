@@ -6,7 +6,7 @@ import pytest
 
 from holdfast import Agent
 from holdfast.kernel.compact import SUMMARY_SECTIONS
-from holdfast.providers.catalog import WireProtocol
+from holdfast.providers.provider_catalog import WireProtocol
 from holdfast.testing import ports, say
 from holdfast.testing.fake.faults import respond
 from holdfast.testing.fake.provider import FakeProvider

@@ -15,10 +15,10 @@ from holdfast.kernel.events import Event, Retrying
 from holdfast.kernel.messages import Message, Usage
 from holdfast.kernel.model import Finished, Ping, TextDelta
 from holdfast.options import Policy, Stream
-from holdfast.providers.catalog import WireProtocol
+from holdfast.providers.provider_catalog import WireProtocol
 from holdfast.testing import call_raw, cut, fail, finish, pause, ports, say, think, usage
 from holdfast.testing.conformance.bench import ask, collect, described
-from holdfast.testing.fake.dialect import ReceivedRequest
+from holdfast.testing.fake.dialect_interface import ReceivedRequest
 from holdfast.testing.fake.faults import (
     dripping,
     endless,

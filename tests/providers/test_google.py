@@ -69,7 +69,7 @@ from holdfast.testing import (
     think,
     usage,
 )
-from holdfast.testing.fake.dialect import ReceivedRequest
+from holdfast.testing.fake.dialect_interface import ReceivedRequest
 from holdfast.testing.fake.faults import garbled, lost, raw, respond
 from holdfast.testing.fake.google import DIALECT, FAKE_SIGNATURE
 from holdfast.testing.fake.provider import FakeProvider

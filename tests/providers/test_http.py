@@ -28,7 +28,7 @@ from holdfast.providers.http_stream import (
     WireRequest,
     stream_answer,
 )
-from holdfast.testing.fake.dialect import ConnectionLost, ReceivedRequest, ResponseHead
+from holdfast.testing.fake.dialect_interface import ConnectionLost, ReceivedRequest, ResponseHead
 from holdfast.testing.fake.server import serve
 
 Exchange = Callable[[ReceivedRequest], AsyncGenerator[ResponseHead | bytes]]
@@ -131,7 +131,7 @@ def test_connections_end_with_their_event_loop_and_nobody_has_to_close_them() ->
 import asyncio
 from holdfast.providers.http import SHARED_CLIENT
 from holdfast.testing.fake.server import serve
-from holdfast.testing.fake.dialect import ResponseHead
+from holdfast.testing.fake.dialect_interface import ResponseHead
 
 async def exchange(received):
     yield ResponseHead(200, {})

@@ -26,7 +26,7 @@ from holdfast.kernel.model import Block, Effort, ProviderTool, Request, Settings
 from holdfast.providers.openai_responses.request import encode
 from holdfast.providers.profile import UNKNOWN, Profile
 from holdfast.providers.profiles import lookup
-from holdfast.testing.fake.dialect import ReceivedRequest
+from holdfast.testing.fake.dialect_interface import ReceivedRequest
 from holdfast.testing.fake.openai_responses import new_dialect
 
 Json = dict[str, Any]

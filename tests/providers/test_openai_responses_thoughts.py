@@ -16,7 +16,7 @@ from holdfast.options import Policy, Retry
 from holdfast.providers.openai_responses import OpenAIResponses
 from holdfast.providers.profiles import lookup
 from holdfast.testing import fail, ports, say, think
-from holdfast.testing.fake.dialect import ReceivedRequest
+from holdfast.testing.fake.dialect_interface import ReceivedRequest
 from holdfast.testing.fake.faults import opens, respond
 from holdfast.testing.fake.openai_responses import new_dialect
 from holdfast.testing.fake.provider import FakeProvider

@@ -14,9 +14,9 @@ import pytest
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import EFFORTS
-from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.profile import UNKNOWN, Price, Profile
 from holdfast.providers.profiles import ProfileFile, lookup, models, profile_file, with_changes
+from holdfast.providers.provider_catalog import PROVIDERS
 
 ENTRIES = [
     pytest.param(provider, name, profile, id=f"{provider}:{name}")

@@ -84,7 +84,7 @@ from holdfast.kernel.model import (
     ToolSpec,
 )
 from holdfast.options import Policy, Retry
-from holdfast.providers.catalog import WireProtocol
+from holdfast.providers.provider_catalog import WireProtocol
 from holdfast.providers.pydantic_ai import PydanticAI
 from holdfast.providers.pydantic_ai.decoder import PydanticDecoder
 from holdfast.providers.pydantic_ai.failure import translated

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from holdfast.providers.catalog import WireProtocol
+from holdfast.providers.provider_catalog import WireProtocol
 from holdfast.testing.conformance import Case, cases
 from tests.providers.bridges import BRIDGED_CANNOT, FUNCTION_CANNOT, bridged, functioning
 from tests.providers.makers import PROTOCOLS

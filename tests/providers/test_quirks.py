@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from holdfast.kernel.model import EFFORTS
-from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.openai_chat import quirks as module
 from holdfast.providers.openai_chat.quirks import COMPATIBLE, QUIRKS, Quirks, quirks_of
+from holdfast.providers.provider_catalog import PROVIDERS
 
 NAMES = {
     "azure",

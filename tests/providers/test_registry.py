@@ -18,12 +18,12 @@ from holdfast.agent import Agent
 from holdfast.kernel.errors import ConfigError, ProviderError
 from holdfast.kernel.messages import Message, Text
 from holdfast.kernel.model import Model, Request, Settings
-from holdfast.providers.catalog import PROVIDERS, WireProtocol
 from holdfast.providers.http import HttpResponse
 from holdfast.providers.model_factory import model, unusable_providers, usable_providers
 from holdfast.providers.openai_chat.quirks import COMPATIBLE, QUIRKS
 from holdfast.providers.profile import UNKNOWN, Price, Profile
 from holdfast.providers.profiles import lookup, models
+from holdfast.providers.provider_catalog import PROVIDERS, WireProtocol
 from holdfast.testing import usage
 from holdfast.testing.fake.provider import FakeProvider
 

@@ -19,7 +19,7 @@ from holdfast.providers.http_stream import AnswerDecoder
 from holdfast.providers.openai_chat import decoder as openai_chat
 from holdfast.providers.openai_responses import decoder as openai_responses
 from holdfast.providers.profile import UNKNOWN
-from holdfast.providers.surrogates import SurrogateJoiner
+from holdfast.providers.split_surrogates import SurrogateJoiner
 from holdfast.testing import ports
 
 

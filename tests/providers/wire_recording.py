@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 from multidict import CIMultiDict
 
-from holdfast.providers.catalog import WireProtocol
 from holdfast.providers.http import Http, HttpResponse
+from holdfast.providers.provider_catalog import WireProtocol
 from holdfast.testing.conformance.bench import ask, collect
 from holdfast.testing.fake.provider import STREAM_HEADERS, FakeProvider
 from holdfast.testing.script import ScriptedTurn

@@ -17,7 +17,7 @@ import msgspec
 from aiohttp import web
 from msgspec import NODEFAULT, Struct, structs
 
-import holdfast.server.identity.middleware
+import holdfast.server.identity.install_middleware
 import holdfast.server.identity.slow_clients
 import holdfast.server.routes  # noqa: F401 - which makes all operations and their refusals
 from holdfast.chat import queue as chat_queue
@@ -26,7 +26,7 @@ from holdfast.chat.errors import ChatError
 from holdfast.cli import settings
 from holdfast.kernel.errors import ConfigError
 from holdfast.live import buffer
-from holdfast.live.fragments import Fragment
+from holdfast.live.delta_fragments import Fragment
 from holdfast.server import app, chat_list_stream, event_encoding, request_types
 from holdfast.server.fanout import StreamOptions
 from holdfast.server.identity import origin_check, sessions, shares, tokens

@@ -35,7 +35,7 @@ from holdfast.testing import (
     usage,
 )
 from holdfast.testing.fake.anthropic import DIALECT
-from holdfast.testing.fake.dialect import ReceivedRequest
+from holdfast.testing.fake.dialect_interface import ReceivedRequest
 from holdfast.testing.fake.provider import FakeProvider
 
 HI: Final[Any] = [{"role": "user", "content": "Hi"}]

@@ -12,7 +12,7 @@ import pytest
 from holdfast.kernel.messages import Reasoning, Text, ToolCall, ToolResult
 from holdfast.kernel.model import CallEnded, CallStarted, PartAdded
 from holdfast.testing import call, call_raw, fail, file, finish, say, source, think, usage
-from holdfast.testing.fake.dialect import Problem, ReceivedRequest
+from holdfast.testing.fake.dialect_interface import Problem, ReceivedRequest
 from holdfast.testing.fake.google import DIALECT, FAKE_SIGNATURE
 from holdfast.testing.fake.provider import FakeProvider
 from holdfast.testing.script import ScriptedTurn, ScriptItem, ScriptPlayer

@@ -29,7 +29,7 @@ from holdfast.testing import (
     think,
     usage,
 )
-from holdfast.testing.fake.dialect import Problem, ReceivedRequest
+from holdfast.testing.fake.dialect_interface import Problem, ReceivedRequest
 from holdfast.testing.fake.openai_chat import DIALECT, ChatEncoder
 from holdfast.testing.fake.provider import FakeProvider
 from holdfast.testing.script import ScriptedTurn

@@ -34,7 +34,7 @@ from holdfast.testing import (
     think,
     usage,
 )
-from holdfast.testing.fake.dialect import FakeDialect, Problem, ReceivedRequest
+from holdfast.testing.fake.dialect_interface import FakeDialect, Problem, ReceivedRequest
 from holdfast.testing.fake.openai_responses import new_dialect
 from holdfast.testing.fake.provider import FakeProvider
 

@@ -24,10 +24,10 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.kernel.errors import ToolFailed
+from holdfast.tools import search_child
 from holdfast.tools import search_files as module
-from holdfast.tools import search_process
+from holdfast.tools.search_child import FileSearch, SearchQuery
 from holdfast.tools.search_files import label, search_files
-from holdfast.tools.search_process import FileSearch, SearchQuery
 from holdfast.tools.workspace.directory import Directory, PathRefused
 
 CATASTROPHE = "(a+)+$"
@@ -219,7 +219,7 @@ def test_the_answer_is_bounded_in_bytes(directory: Directory, top: Path) -> None
     write(top, {"a": ("€" * 250 + "\n") * 200})
     *lines, last = found(directory, pattern="€", max_results=1000)
     size = len("\n".join(lines).encode())
-    assert search_process.MAX_BYTES - 800 < size < search_process.MAX_BYTES
+    assert search_child.MAX_BYTES - 800 < size < search_child.MAX_BYTES
     assert last.startswith(f"200 matches in 1 file; {len(lines)} shown")
 
 
@@ -228,7 +228,7 @@ def test_what_is_no_text_or_too_large_is_skipped_and_counted(
 ) -> None:
     write(top, {"bin": b"x\0", "text": "x", "two/bin": b"\0x"})
     with (top / "large").open("wb") as large:
-        large.truncate(search_process.MAX_FILE + 1)
+        large.truncate(search_child.MAX_FILE + 1)
     os.mkfifo(top / "pipe")
     assert found(directory, pattern="x") == [
         "text:1: x",
@@ -244,8 +244,7 @@ def test_what_is_no_text_or_too_large_is_skipped_and_counted(
 
 def test_the_model_is_told_how_large_a_file_may_be(directory: Directory) -> None:
     assert (
-        f"larger than {search_process.MAX_FILE // 1024**2} MB"
-        in search_files(directory).description
+        f"larger than {search_child.MAX_FILE // 1024**2} MB" in search_files(directory).description
     )
 
 
@@ -480,7 +479,7 @@ def test_the_process_runs_the_same_holdfast_as_we_do_and_nothing_that_lies_aroun
 ) -> None:
     """From wherever it was installed; here, from a copy that is on PYTHONPATH."""
     shutil.copytree(Path(holdfast.__file__).parent, tmp_path / "site/holdfast")
-    code = tmp_path / "site/holdfast/tools/search_process.py"
+    code = tmp_path / "site/holdfast/tools/search_child.py"
     code.write_text(code.read_text("utf-8").replace("No match for", "The copy has no"), "utf-8")
     broken = "raise RuntimeError('taken from the directory')"
     write(top, {f"{name}.py": broken for name in ("holdfast", "json", "msgspec", "re", "signal")})
@@ -497,7 +496,7 @@ def test_the_process_runs_the_same_holdfast_as_we_do_and_nothing_that_lies_aroun
 
 
 def test_the_process_imports_nothing_slow() -> None:
-    report = "import sys, holdfast.tools.search_process; print(*sys.modules)"
+    report = "import sys, holdfast.tools.search_child; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", report], capture_output=True, text=True, check=True
     )

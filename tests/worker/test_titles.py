@@ -22,7 +22,7 @@ from holdfast.providers.openai_chat import OpenAIChat
 from holdfast.providers.profile import Profile
 from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, FakeProvider, ScriptedModel, fail, hang, pause, usage
-from holdfast.testing.fake.dialect import ReceivedRequest
+from holdfast.testing.fake.dialect_interface import ReceivedRequest
 from holdfast.worker.titles import TITLES_AT_START
 from tests.worker.workers import world_of
 

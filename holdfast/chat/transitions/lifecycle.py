@@ -23,6 +23,7 @@ from holdfast.chat.errors import (
 from holdfast.chat.files import lock_files
 from holdfast.chat.history_invariants import Complaint, Walk, checkpoints, edits
 from holdfast.chat.journal import answer_open
+from holdfast.chat.lost_chats import note_deleted
 from holdfast.chat.row_lock import (
     INSERT_MESSAGE,
     LockedChat,
@@ -42,7 +43,6 @@ from holdfast.chat.rows import (
     check_text,
 )
 from holdfast.chat.state_machine import Transition, check
-from holdfast.chat.tombstones import note_deleted
 from holdfast.chat.transitions import user
 from holdfast.chat.transitions.interrupt import interrupt_tree
 from holdfast.kernel.messages import Message, ToolCall, encode

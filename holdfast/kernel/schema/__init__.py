@@ -12,7 +12,7 @@ Ideas:
   coerced (`"5"` to `5`), and the rest is reported to the model at once.
 - Problems of both libraries become `ValidationProblem`, so a model reads the same words for both.
 
-Read `arguments.py` first (the protocol), then `from_types.py` and `json_schema.py` (its two
+Read `arguments.py` first (the protocol), then `typed_arguments.py` and `json_schema.py` (its two
 implementations) and `coerce.py`. `shape.py`, `signature.py` and `docstring.py` inspect functions
 and types.
 """
@@ -42,9 +42,9 @@ __all__ = [
 
 def from_function(function: Callable[..., Any], *, skip_first: bool) -> Arguments:
     """Arguments of a typed function. `skip_first` leaves out its first parameter, the context."""
-    from holdfast.kernel.schema import from_types, shape
+    from holdfast.kernel.schema import shape, typed_arguments
 
-    return from_types.TypedArguments(*shape.of(function, skip_first))
+    return typed_arguments.TypedArguments(*shape.of(function, skip_first))
 
 
 def from_schema(schema: Mapping[str, Any]) -> Arguments:

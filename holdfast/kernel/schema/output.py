@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from holdfast.kernel.errors import ConfigError, describe
 from holdfast.kernel.schema.arguments import VALUE, Arguments
-from holdfast.kernel.schema.from_types import TypedArguments
 from holdfast.kernel.schema.json_schema import SchemaArguments, StructArguments
 from holdfast.kernel.schema.problems import ANSWER_TERMS
 from holdfast.kernel.schema.shape import dereferenced, of_type
+from holdfast.kernel.schema.typed_arguments import TypedArguments
 
 ROOT_KEYWORDS: Final = ("$schema", "$id", "$defs", "definitions")
 """Keywords that stay at the root of a schema, where `$ref` finds them."""

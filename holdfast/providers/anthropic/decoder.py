@@ -50,7 +50,7 @@ from holdfast.providers.anthropic.usage import UsageCounter
 from holdfast.providers.failure import ErrorCodes, stream_error
 from holdfast.providers.json_body import encoded
 from holdfast.providers.profile import Price
-from holdfast.providers.surrogates import SurrogateJoiner
+from holdfast.providers.split_surrogates import SurrogateJoiner
 
 ERROR_CODES: Final[ErrorCodes] = {
     "conflict_error": "server",

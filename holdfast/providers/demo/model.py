@@ -20,7 +20,7 @@ from holdfast.kernel.model import (
     Request,
     TextDelta,
 )
-from holdfast.kernel.projection import estimate_all, estimate_text
+from holdfast.kernel.model_context import estimate_all, estimate_text
 from holdfast.providers.demo.parser import Pause
 from holdfast.providers.demo.reply import Task, reply, task_of
 

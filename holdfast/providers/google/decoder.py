@@ -47,7 +47,7 @@ from holdfast.providers.google.chunk_types import (
 )
 from holdfast.providers.json_body import JsonObject
 from holdfast.providers.profile import Profile
-from holdfast.providers.surrogates import SurrogateJoiner
+from holdfast.providers.split_surrogates import SurrogateJoiner
 
 ERROR_CODES: Final[Mapping[str, FailureKind]] = {
     # The status words of google.rpc.

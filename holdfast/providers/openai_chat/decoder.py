@@ -25,7 +25,7 @@ from holdfast.providers.openai_chat.calls import CallAssembler, CallPiece, Funct
 from holdfast.providers.openai_chat.think_tags import ThinkTags
 from holdfast.providers.openai_chat.usage import usage_of
 from holdfast.providers.profile import Price
-from holdfast.providers.surrogates import SurrogateJoiner
+from holdfast.providers.split_surrogates import SurrogateJoiner
 
 ERROR_CODES: Final[ErrorCodes] = {
     # OpenAI

@@ -47,7 +47,7 @@ from holdfast.providers.openai_responses.items import (
 )
 from holdfast.providers.openai_responses.request import digest
 from holdfast.providers.profile import Price
-from holdfast.providers.surrogates import SurrogateJoiner
+from holdfast.providers.split_surrogates import SurrogateJoiner
 
 
 class _OpenItem:

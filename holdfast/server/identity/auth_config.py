@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from holdfast.server.identity.client_address import networks
-from holdfast.server.identity.secrets import Keyring
+from holdfast.server.identity.encrypted_secrets import Keyring
 from holdfast.server.identity.sessions import Cookie
 
 

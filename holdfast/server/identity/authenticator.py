@@ -19,7 +19,7 @@ from holdfast.chat.rows import chat_of, check_text
 from holdfast.server.identity import sessions, shares
 from holdfast.server.identity.auth_config import AuthConfig
 from holdfast.server.identity.cache import Cache
-from holdfast.server.identity.credential import (
+from holdfast.server.identity.credential_format import (
     CredentialKind,
     bound,
     download_key_of,

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.server.identity.credential import hash_of
+from holdfast.server.identity.credential_format import hash_of
 from holdfast.store.database import Tx
 
 MAX_SESSION_IDLE: Final = 7 * 24 * 3600 * 1_000_000

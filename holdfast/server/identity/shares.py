@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from holdfast.chat.lost_chats import note_shared, note_unshared
 from holdfast.chat.rows import CHAT_COLUMNS, check_text
-from holdfast.chat.tombstones import note_shared, note_unshared
-from holdfast.server.identity.credential import hash_of
+from holdfast.server.identity.credential_format import hash_of
 from holdfast.server.problem import NotFound, TooMany
 from holdfast.store.database import Row, Tx
 

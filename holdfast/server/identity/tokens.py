@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.chat.rows import check_text
-from holdfast.server.identity.credential import hash_of
+from holdfast.server.identity.credential_format import hash_of
 from holdfast.server.policy import ALL_SCOPES, LOCAL, Scope
 from holdfast.server.problem import (
     BadBody,

@@ -13,7 +13,6 @@ from holdfast.kernel.model import Effort
 from holdfast.kernel.prepare import model_of, rules_of, window_of
 from holdfast.kernel.tool import Effect, Tool
 from holdfast.providers import model_factory, profiles
-from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.model_factory import (
     DEMO_NAME,
     UsableProvider,
@@ -23,7 +22,8 @@ from holdfast.providers.model_factory import (
     usable_providers,
 )
 from holdfast.providers.profile import Family, Price, Profile
-from holdfast.server.identity.secrets import stored_at
+from holdfast.providers.provider_catalog import PROVIDERS
+from holdfast.server.identity.encrypted_secrets import stored_at
 from holdfast.server.operation import ApiCall, operation
 
 # --- agents ---

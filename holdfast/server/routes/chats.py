@@ -16,7 +16,7 @@ from holdfast.chat.listing import (
     list_for_reader,
     read_for_reader,
 )
-from holdfast.chat.read_state import Marks, mark, read_marks
+from holdfast.chat.read_marks import Marks, mark, read_marks
 from holdfast.chat.row_lock import read_chat
 from holdfast.chat.rows import ChatRow, Status
 from holdfast.chat.search import TextQuery

@@ -6,10 +6,15 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from holdfast.providers.catalog import PROVIDERS
+from holdfast.providers.provider_catalog import PROVIDERS
 from holdfast.server.idempotency import once
 from holdfast.server.identity.audit import entry, record
-from holdfast.server.identity.secrets import PROVIDER_KIND, encrypt, remove_secret, store_secret
+from holdfast.server.identity.encrypted_secrets import (
+    PROVIDER_KIND,
+    encrypt,
+    remove_secret,
+    store_secret,
+)
 from holdfast.server.operation import ApiCall, operation
 from holdfast.server.problem import BadBody, NotFound
 from holdfast.store.database import Tx

@@ -7,7 +7,7 @@ from msgspec import Struct, structs
 from holdfast.server.identity import sessions
 from holdfast.server.identity.audit import entry, record
 from holdfast.server.identity.authenticator import owner_of
-from holdfast.server.identity.credential import (
+from holdfast.server.identity.credential_format import (
     bound,
     download_key_of,
     new_secret,

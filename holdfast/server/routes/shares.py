@@ -10,7 +10,7 @@ from holdfast.chat.row_lock import read_chat
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.server.idempotency import once
 from holdfast.server.identity.audit import entry, record
-from holdfast.server.identity.credential import new_secret
+from holdfast.server.identity.credential_format import new_secret
 from holdfast.server.identity.shares import NewShare, Share, list_shares, share, unshare
 from holdfast.server.identity.users import find_user_called
 from holdfast.server.operation import ApiCall, operation

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, structs
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.server.idempotency import once
 from holdfast.server.identity.audit import entry, record
-from holdfast.server.identity.credential import new_secret
+from holdfast.server.identity.credential_format import new_secret
 from holdfast.server.identity.tokens import (
     MAX_TOKEN_LIFETIME,
     NewToken,

@@ -4,7 +4,7 @@ Read `database.py` first: it submits transactions to two executors, for writes a
 
 - `file.py`: opening the file, its lock, its connections and its write-ahead log.
 - `replaced_file.py`: whether the open files are still the files at that path.
-- `executor.py`: where a transaction runs, on the event loop or in a thread, and how a busy loop
+- `executors.py`: where a transaction runs, on the event loop or in a thread, and how a busy loop
   yields the GIL to that thread.
 - `group_commit.py`: transactions that wait at the same time share one commit.
 - `transaction.py`: the `Tx`, and the translation of SQLite's errors.

@@ -37,7 +37,7 @@ from holdfast.kernel.model import (
     TextDelta,
 )
 from holdfast.testing.fake.anthropic_rules import request_problem
-from holdfast.testing.fake.dialect import FakeDialect, Problem, ReceivedRequest, event
+from holdfast.testing.fake.dialect_interface import FakeDialect, Problem, ReceivedRequest, event
 
 STOP_REASONS: Final[Mapping[FinishReason, str]] = {
     "stop": "end_turn",

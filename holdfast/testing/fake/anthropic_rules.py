@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from holdfast.providers.json_body import JsonObject
-from holdfast.testing.fake.dialect import InvalidRequest, Problem, ReceivedRequest
+from holdfast.testing.fake.dialect_interface import InvalidRequest, Problem, ReceivedRequest
 
 API_VERSIONS: Final = ("2023-06-01", "2026-10-21")
 BODY_FIELDS: Final = frozenset(

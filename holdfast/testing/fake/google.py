@@ -30,7 +30,7 @@ from holdfast.kernel.model import (
     TextDelta,
 )
 from holdfast.providers.json_body import JsonObject
-from holdfast.testing.fake.dialect import FakeDialect, Problem, ReceivedRequest, event
+from holdfast.testing.fake.dialect_interface import FakeDialect, Problem, ReceivedRequest, event
 from holdfast.testing.fake.google_rules import (
     ERROR_REASONS,
     RPC_STATUSES,

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from holdfast.testing.fake.dialect import InvalidRequest, Problem, ReceivedRequest
+from holdfast.testing.fake.dialect_interface import InvalidRequest, Problem, ReceivedRequest
 
 RPC_STATUSES: Final = {
     400: "INVALID_ARGUMENT",

@@ -22,7 +22,7 @@ from holdfast.kernel.model import (
     TextDelta,
 )
 from holdfast.providers.json_body import JsonObject
-from holdfast.testing.fake.dialect import FakeDialect, Problem, ReceivedRequest, event
+from holdfast.testing.fake.dialect_interface import FakeDialect, Problem, ReceivedRequest, event
 from holdfast.testing.fake.openai_chat_rules import request_problem
 
 COMPLETION_ID: Final = "chatcmpl-fake"

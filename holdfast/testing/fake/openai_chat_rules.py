@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.providers.json_body import JsonObject
-from holdfast.testing.fake.dialect import InvalidRequest, Problem, ReceivedRequest
+from holdfast.testing.fake.dialect_interface import InvalidRequest, Problem, ReceivedRequest
 
 OPENAI_FIELDS: Final = frozenset(
     {

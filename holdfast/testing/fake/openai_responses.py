@@ -39,7 +39,7 @@ from holdfast.kernel.model import (
     TextDelta,
 )
 from holdfast.providers.json_body import JsonObject
-from holdfast.testing.fake.dialect import FakeDialect, Problem, ReceivedRequest, event
+from holdfast.testing.fake.dialect_interface import FakeDialect, Problem, ReceivedRequest, event
 from holdfast.testing.fake.openai_responses_rules import ResponseMemory, request_problem
 
 CREATED_AT: Final = 1_760_000_000

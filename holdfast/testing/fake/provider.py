@@ -15,8 +15,8 @@ from multidict import CIMultiDict
 
 from holdfast.kernel.errors import ConfigError, ProviderError
 from holdfast.kernel.model import Delta, Finished
-from holdfast.providers.catalog import WireProtocol
-from holdfast.testing.fake.dialect import (
+from holdfast.providers.provider_catalog import WireProtocol
+from holdfast.testing.fake.dialect_interface import (
     AnswerEncoder,
     ConnectionLost,
     FakeDialect,

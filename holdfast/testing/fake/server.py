@@ -13,7 +13,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 from multidict import CIMultiDict
 
-from holdfast.testing.fake.dialect import ConnectionLost, ReceivedRequest, ResponseHead
+from holdfast.testing.fake.dialect_interface import ConnectionLost, ReceivedRequest, ResponseHead
 
 Exchange: TypeAlias = Callable[[ReceivedRequest], AsyncGenerator[ResponseHead | bytes]]
 

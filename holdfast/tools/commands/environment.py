@@ -85,6 +85,6 @@ def _is_secret(name: str) -> bool:
 
 @cache
 def _keys() -> frozenset[str]:
-    from holdfast.providers.catalog import PROVIDERS
+    from holdfast.providers.provider_catalog import PROVIDERS
 
     return frozenset(key for facts in PROVIDERS.values() for key in facts.keys)

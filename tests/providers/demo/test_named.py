@@ -10,9 +10,9 @@ import pytest
 
 from holdfast import model
 from holdfast.errors import ConfigError
-from holdfast.providers.catalog import PROVIDERS
 from holdfast.providers.demo import Demo
 from holdfast.providers.model_factory import usable_providers
+from holdfast.providers.provider_catalog import PROVIDERS
 
 
 @pytest.mark.parametrize("name", ["demo", "demo:demo", " demo "])

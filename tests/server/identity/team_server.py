@@ -13,10 +13,10 @@ from holdfast.host import serving
 from holdfast.server.app import API_PREFIX, ApiServer, application
 from holdfast.server.identity.auth_config import AuthConfig
 from holdfast.server.identity.authenticator import SESSION_KEY_HEADER, Authenticator
-from holdfast.server.identity.credential import new_secret
-from holdfast.server.identity.middleware import protect
+from holdfast.server.identity.credential_format import new_secret
+from holdfast.server.identity.encrypted_secrets import keyring
+from holdfast.server.identity.install_middleware import protect
 from holdfast.server.identity.origin_check import Front
-from holdfast.server.identity.secrets import keyring
 from holdfast.server.identity.shares import NewShare, share
 from holdfast.server.identity.tokens import NewToken, issue
 from holdfast.server.identity.users import create_user

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.server.identity import audit
 from holdfast.server.identity.authenticator import SESSION_KEY_HEADER
-from holdfast.server.identity.refusals import (
+from holdfast.server.identity.refusal_audit import (
     MAX_ENTRIES_PER_ADDRESS,
     MAX_ENTRIES_PER_MINUTE,
     RefusalCounter,

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.server.identity.auth_config import AuthConfig
-from holdfast.server.identity.secrets import (
+from holdfast.server.identity.encrypted_secrets import (
     PROVIDER_KIND,
     SECRET_KEY_VARIABLE,
     DecryptionFailed,

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from holdfast.server.identity.authenticator import CACHE_SECONDS
-from holdfast.server.identity.credential import SECRET_PREFIXES, bound, hash_of, kind_of, new_secret
+from holdfast.server.identity.credential_format import (
+    SECRET_PREFIXES,
+    bound,
+    hash_of,
+    kind_of,
+    new_secret,
+)
 from holdfast.server.identity.tokens import DAY_SECONDS, MAX_TOKENS_PER_USER
 from holdfast.store.database import Database, Tx, Unavailable
 from holdfast.testing import Clock

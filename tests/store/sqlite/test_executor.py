@@ -14,7 +14,7 @@ import pytest
 from holdfast.store.database import Tx
 from holdfast.store.sqlite import file
 from holdfast.store.sqlite.database import open_sqlite
-from holdfast.store.sqlite.executor import (
+from holdfast.store.sqlite.executors import (
     MAX_LOOP_BLOCK,
     READS_PER_ITERATION,
     SLOW_JOBS_IN_A_ROW,

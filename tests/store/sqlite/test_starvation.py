@@ -21,7 +21,7 @@ import pytest
 from holdfast.kernel.ports import wall_clock
 from holdfast.store.database import Database, Tx
 from holdfast.store.migrate import Migration
-from holdfast.store.sqlite import executor, file
+from holdfast.store.sqlite import executors, file
 from holdfast.store.sqlite.database import open_sqlite
 
 SCHEMA: Final = [
@@ -171,7 +171,7 @@ async def turns_during(db: Database, transaction: Callable[[Tx], Awaitable[None]
 def test_a_busy_loop_stands_back_for_the_thread_that_it_waits_for(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor, "MAX_GIL_YIELD", 5.0)
+    monkeypatch.setattr(executors, "MAX_GIL_YIELD", 5.0)
 
     async def slow(tx: Tx) -> None:
         time.sleep(0.1)  # noqa: ASYNC251 - in the thread: thousands of turns that do nothing
@@ -210,7 +210,7 @@ def test_it_does_not_stand_back_for_as_long_as_a_transaction_takes(path: Path) -
 def test_a_busy_loop_stands_back_for_the_log_only_when_somebody_waits_for_that(
     path: Path, monkeypatch: pytest.MonkeyPatch, waits: bool
 ) -> None:
-    monkeypatch.setattr(executor, "MAX_GIL_YIELD", 5.0)
+    monkeypatch.setattr(executors, "MAX_GIL_YIELD", 5.0)
     monkeypatch.setattr(file, "WAL_PAGES", 1)
     shorten, shortened = file.DatabaseFile.shorten_log, threading.Event()
 

@@ -15,8 +15,8 @@ from holdfast.chat.rows import SELECT_CHAT, ChatRow, chat_of
 from holdfast.kernel.history import History
 from holdfast.kernel.messages import Message, ToolResult, decode, user_message
 from holdfast.kernel.model import Request
+from holdfast.kernel.model_context import Trim
 from holdfast.kernel.policy import ContextLimits
-from holdfast.kernel.projection import Trim
 from holdfast.store.database import Database, Tx
 from holdfast.testing import say
 from tests.providers.makers import PROTOCOLS, talk

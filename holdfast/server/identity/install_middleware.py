@@ -6,7 +6,7 @@ from aiohttp import web
 
 from holdfast.server.app import ApiServer
 from holdfast.server.identity.origin_check import Front, origin_checker, secured
-from holdfast.server.identity.refusals import refusal_recorder
+from holdfast.server.identity.refusal_audit import refusal_recorder
 
 
 def protect(

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, MutableMapping
 from typing import Final
 
-from holdfast.providers.catalog import PROVIDERS
-from holdfast.server.identity.secrets import (
+from holdfast.providers.provider_catalog import PROVIDERS
+from holdfast.server.identity.encrypted_secrets import (
     PROVIDER_KIND,
     DecryptionFailed,
     EncryptedSecret,
