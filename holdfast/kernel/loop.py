@@ -334,8 +334,11 @@ class Loop:
         )
         began = self._clock()
         batch = self._batch = self._new_batch()
-        with self._inbox.steers(batch.steer):
+        self._inbox.on_steer = batch.steer  # not by `steers`: this is the path of every step
+        try:
             first = await self._caller.call(self._model, request, assembly, batch.offer)
+        finally:
+            self._inbox.on_steer = None
         self._prepared = self._prepared.with_window(assembly.window)
         self._commit(self._timed(assembly.message()), first, self._clock() - began)
 
@@ -417,8 +420,11 @@ class Loop:
             except Interrupted:
                 return
         batch = self._take_batch()
-        with self._inbox.steers(batch.steer), self._interruption.stops(batch.interrupt):
+        self._inbox.on_steer, self._interruption.stop = batch.steer, batch.interrupt
+        try:
             executed = await self._run_batch(batch, calls)
+        finally:
+            self._inbox.on_steer = self._interruption.stop = None
         for action in executed.waiting:
             self._journal[action.call.id] = AwaitingAction(action)
         self._commit_results(executed.results)
