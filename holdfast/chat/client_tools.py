@@ -40,8 +40,11 @@ class ClientTool(Struct, frozen=True, omit_defaults=True):
 
 
 def agent_with(agent: Agent, client_tools: Sequence[ClientTool]) -> Agent:
-    """The agent of a chat with these client tools. A tool of the agent wins over one of its name,
-    which can only be new to the agent: `check_client_tools` refuses such a declaration."""
+    """The agent of a chat with these client tools.
+
+    A tool of the agent takes precedence over one of its name. That happens only if the agent got it
+    later: `check_client_tools` refuses a name that the agent has.
+    """
     tools = [tool.tool() for tool in client_tools if tool.name not in agent.toolset]
     return agent.replace(tools=(*agent.tools, *tools)) if tools else agent
 
