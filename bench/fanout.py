@@ -285,7 +285,7 @@ async def replica(database: str, secret: Any, worker: str | None) -> AsyncIterat
 
 async def serve(database: str) -> None:
     """Run the replica that the readers use, until standard input has a line."""
-    from holdfast.server.relay.secret import ClusterSecret
+    from holdfast.server.relay.cluster_secret import ClusterSecret
 
     async with replica(database, ClusterSecret(b"of the bench"), None) as (_, _, _, port):
         print(port, flush=True)
@@ -296,7 +296,7 @@ async def serve(database: str) -> None:
 async def relay(who: str, chats: int) -> dict[str, Any]:
     from holdfast.chat.transitions import claims
     from holdfast.events import TextDelta
-    from holdfast.server.relay.secret import ClusterSecret
+    from holdfast.server.relay.cluster_secret import ClusterSecret
     from holdfast.testing.postgres import running
 
     with running() as postgres:

@@ -34,11 +34,11 @@ from holdfast.kernel.output import Output
 from holdfast.kernel.policy import Policy
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.prepare import Active, Project, trim_of
-from holdfast.kernel.results import Unencodable, mark_stop, result, result_from_value
 from holdfast.kernel.run import Run
 from holdfast.kernel.schema import BadArguments
 from holdfast.kernel.stop_guard import Guard
 from holdfast.kernel.tool import Deny, Tool, tool
+from holdfast.kernel.tool_results import Unencodable, mark_stop, result, result_from_value
 from holdfast.kernel.turn import Turn
 
 Resolution: TypeAlias = Union[Approved, Deny, ToolResult, Any]

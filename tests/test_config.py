@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from holdfast.cli.arguments import parse
+from holdfast.cli.command_line import parse
 from holdfast.config import RunOptions, chat_options, default_model, run_options, wants_debug
 from holdfast.kernel.errors import ConfigError
 from holdfast.providers.model_factory import DEMO_NAME

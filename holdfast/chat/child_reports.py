@@ -12,8 +12,8 @@ from holdfast.chat.rows import BUSY, IS_BUSY, document
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.events import Action
 from holdfast.kernel.messages import Message, ToolResult, encode
-from holdfast.kernel.results import content
 from holdfast.kernel.title import cleaned
+from holdfast.kernel.tool_results import content
 from holdfast.store.database import Tx
 
 

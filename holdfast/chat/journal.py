@@ -18,7 +18,7 @@ from holdfast.kernel.messages import (
     encode,
     results_message,
 )
-from holdfast.kernel.results import TOOK_EFFECT, result
+from holdfast.kernel.tool_results import TOOK_EFFECT, result
 from holdfast.kernel.turn import Turn, fold_all
 from holdfast.store.database import Row, Tx
 

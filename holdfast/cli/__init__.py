@@ -1,7 +1,7 @@
 """The command line: the `holdfast` program and its verbs.
 
 Each verb has a parser in `parsers/` and a module here with a `main(options)` that returns an exit
-code. Read `main.py` first, then `arguments.py` (the table of verbs) and the module of a verb.
+code. Read `main.py` first, then `command_line.py` (the table of verbs) and the module of a verb.
 
 - The command line adds no behaviour of its own: `run` drives an `Agent` in this process, `chat`
   is a client of a server, `serve` and `worker` assemble the server from its settings.

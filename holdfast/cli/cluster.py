@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.chat.host import Host
     from holdfast.observe.metrics import MetricRegistry
     from holdfast.server.identity.origin_check import Front
-    from holdfast.server.relay.secret import ClusterSecret
+    from holdfast.server.relay.cluster_secret import ClusterSecret
 
 LOG: Final = logging.getLogger("holdfast.serve")
 SECRET_FILE: Final = "cluster.secret"
@@ -42,7 +42,7 @@ def cluster_secret(
     server: ServerSettings, environ: Mapping[str, str], directory: str, data: str
 ) -> ClusterSecret | None:
     """The cluster secret: from the environment, the settings' file, or the data directory."""
-    from holdfast.server.relay.secret import find_secret
+    from holdfast.server.relay.cluster_secret import find_secret
 
     if server.cluster_secret_file is None:
         return find_secret(environ, Path(data, SECRET_FILE))

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from holdfast.cli.arguments import VERBS, parse
+from holdfast.cli.command_line import VERBS, parse
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.parsers.argument_parser import UsageError
 from holdfast.cli.terminal import drop

@@ -11,7 +11,7 @@ from holdfast.chat.snapshots import Snapshot
 from holdfast.cli.agents import DEFAULT_AGENT
 from holdfast.kernel.errors import FormatError
 from holdfast.kernel.messages import Message, Value, decode, load
-from holdfast.kernel.results import result
+from holdfast.kernel.tool_results import result
 from holdfast.kernel.turn import fold_all
 
 

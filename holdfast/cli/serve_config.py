@@ -20,7 +20,7 @@ from holdfast.kernel.ports import wall_clock
 if TYPE_CHECKING:
     from holdfast.server.identity.encrypted_secrets import Keyring
     from holdfast.server.identity.origin_check import Front
-    from holdfast.server.relay.secret import ClusterSecret
+    from holdfast.server.relay.cluster_secret import ClusterSecret
 
 
 class ServeConfig(NamedTuple):

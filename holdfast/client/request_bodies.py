@@ -20,9 +20,9 @@ from holdfast.kernel.messages import (
     ToolCall,
     user_message,
 )
-from holdfast.kernel.results import Unencodable, result_from_value
 from holdfast.kernel.tool import Deny
-from holdfast.providers.json_body import JsonObject
+from holdfast.kernel.tool_results import Unencodable, result_from_value
+from holdfast.providers.request_body import JsonObject
 
 _OUTCOMES: Final = ("ok", "failed")
 

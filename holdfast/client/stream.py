@@ -42,7 +42,7 @@ from holdfast.server.chat_list_stream import (
     ListStart,
     ListVoid,
 )
-from holdfast.server.event_encoding import (
+from holdfast.server.event_codec import (
     LIST_PAYLOADS,
     PAYLOADS,
     StreamEnd,

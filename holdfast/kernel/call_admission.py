@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, Union
 
 from msgspec import Struct
 
-from holdfast.kernel import results
+from holdfast.kernel import tool_results
 from holdfast.kernel.approval import action, canonical
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.context import Context
@@ -134,23 +134,24 @@ class Admission:
         tool = self._box.tools.get(call.tool)
         if tool is None:
             names = [n for n in self._box.tools if self._active is None or n in self._active]
-            return results.refused_unknown(call, names)
+            return tool_results.refused_unknown(call, names)
         if self._active is not None and call.tool not in self._active:
-            return results.result(call, "refused", f"{call.tool} is not available at this point.")
+            unavailable = f"{call.tool} is not available at this point."
+            return tool_results.result(call, "refused", unavailable)
         refusal = self._refuse_failing(call)
         if refusal is not None:
             return refusal
         if len(call.arguments) > self._box.limits.max_arguments:
             limit = self._box.limits.max_arguments
             text = f"The arguments have {len(call.arguments)} characters; use at most {limit}."
-            return results.result(call, "failed", text)
+            return tool_results.result(call, "failed", text)
         if call.complaint is not None:
             text = f"The arguments are not valid JSON, so {call.tool} was not run: {call.complaint}"
-            return results.result(call, "failed", text)
+            return tool_results.result(call, "failed", text)
         try:
             return Ready(tool, tool.arguments.parse(call.arguments))
         except BadArguments as error:
-            return results.result(call, "failed", str(error))
+            return tool_results.result(call, "failed", str(error))
 
     def _refuse_failing(self, call: ToolCall) -> ToolResult | None:
         """Circuit breaker: refuse a tool that failed in several consecutive answers for the next
@@ -166,7 +167,7 @@ class Admission:
             f"{call.tool} failed in {answers} answers in a row and was not run. It can be tried "
             f"again {when}: use something else until then."
         )
-        return results.result(call, "refused", text)
+        return tool_results.result(call, "refused", text)
 
     def is_unconditional(self, call: ToolCall, tool: Tool) -> bool:
         """Whether the call may run as soon as its arguments are valid."""
@@ -217,7 +218,7 @@ class Admission:
         try:
             decision = await awaited(self._box.gate(self._context, call, ready.shown))
         except Exception as error:
-            decision = Deny(f"the gate failed: {results.explain(error)}")
+            decision = Deny(f"the gate failed: {tool_results.explain(error)}")
         if decision is None or isinstance(decision, Allow):
             return ready
         if isinstance(decision, Rewrite):
@@ -230,7 +231,7 @@ class Admission:
                 f"the gate gave a {type(decision).__name__}, which is not a decision "
                 "(it may give Allow, Deny, Rewrite or None)"
             )
-        return results.result(call, "refused", f"{call.tool} was not run: {decision.reason}")
+        return tool_results.result(call, "refused", f"{call.tool} was not run: {decision.reason}")
 
     async def _validate(self, tool: Tool, call: ToolCall, ready: Ready) -> ToolResult | None:
         """The refusal of the tool's `validate` hook, if any."""
@@ -239,13 +240,13 @@ class Admission:
         try:
             problem = await awaited(tool.ask(tool.validate, self._tool_context(call), ready.shown))
         except Exception as error:
-            problem, expected = results.explain(error), results.is_expected(error)
+            problem, expected = tool_results.explain(error), tool_results.is_expected(error)
         if problem is False:
             problem = "the arguments are not valid"
         if not problem or problem is True:
             return None
         text = f"{call.tool} was not run: {problem}"
-        return results.result(call, "failed", text, expected=expected)
+        return tool_results.result(call, "failed", text, expected=expected)
 
     async def _preview(self, call: ToolCall, ready: Ready) -> str | None:
         """Emit the tool's preview of the call, if it has one."""
@@ -259,7 +260,7 @@ class Admission:
             text = str(text)
         except Exception as error:  # a preview is for people: its failure does not reject the call
             LOG.info("the preview of %s failed", call.tool, exc_info=error)
-            text = f"[There is no preview: {results.explain(error)}]"
+            text = f"[There is no preview: {tool_results.explain(error)}]"
         preview = _cut(text, self._box.limits.progress_length)
         self._sink.put(ToolProgressed(call.id, call.tool, "preview", preview))
         return preview
@@ -275,11 +276,11 @@ class Admission:
             changed = Ready(tool, tool.arguments.check(arguments))
         except BadArguments as error:
             text = f"{call.tool} was not run: the arguments that a person set do not fit. {error}"
-            return results.result(call, "failed", text)
+            return tool_results.result(call, "failed", text)
         passed = await self._pass_hooks(call, changed)
         if isinstance(passed, Ready) and passed.values != changed.values:
             text = f"{call.tool} was not run: the gate changed the arguments that a person set."
-            return results.result(call, "refused", text)
+            return tool_results.result(call, "refused", text)
         return passed
 
     async def _asks(self, call: ToolCall, ready: Ready) -> bool:

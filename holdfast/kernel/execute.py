@@ -18,7 +18,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.kernel import results
+from holdfast.kernel import tool_results
 from holdfast.kernel.approval import canonical
 from holdfast.kernel.call_admission import (
     Admission,
@@ -172,10 +172,10 @@ class Batch:
 
     def steer(self) -> None:
         """A steering message waits: start no more calls; cancel those with on_steer='cancel'."""
-        self._halt("skipped", results.SKIPPED)
+        self._halt("skipped", tool_results.SKIPPED)
         for entry in tuple(self._running):
             if entry.began is None:  # still at its gate, for example
-                self._cancel(entry, "skipped", results.SKIPPED)
+                self._cancel(entry, "skipped", tool_results.SKIPPED)
             elif entry.tool is not None and entry.tool.on_steer == "cancel":
                 self._cancel(
                     entry, "interrupted", "Cancelled because of a new message from the user."
@@ -263,9 +263,9 @@ class Batch:
         self._entries[call.id] = entry
         state = self._states.get(call.id)
         if isinstance(state, Recorded):
-            self._end(entry, results.fitted(state.result, self._max_result(entry.tool)))
+            self._end(entry, tool_results.fitted(state.result, self._max_result(entry.tool)))
         elif self._halted is not None:
-            self._end(entry, results.result(call, *self._halted))
+            self._end(entry, tool_results.result(call, *self._halted))
         else:
             self._queue.append(entry)
 
@@ -346,7 +346,7 @@ class Batch:
             self._halted = (outcome, why)
         waiting, self._queue = self._queue, []
         for entry in waiting:
-            self._end(entry, results.result(entry.call, outcome, why))
+            self._end(entry, tool_results.result(entry.call, outcome, why))
 
     def _cancel_all(self, outcome: ToolOutcome, why: str) -> None:
         self._halted = (outcome, why)
@@ -364,7 +364,7 @@ class Batch:
             grace = self._box.limits.grace
             entry.timers.append(call_later(self._loop, grace, self._abandon, entry))
         else:  # cancelled before its first line: nothing of it will run, not even a `finally`
-            self._end(entry, results.result(entry.call, outcome, why))
+            self._end(entry, tool_results.result(entry.call, outcome, why))
 
     def _abandon(self, entry: _Entry) -> None:
         assert entry.stopped is not None
@@ -399,7 +399,7 @@ class Batch:
         tool = entry.call.tool
         if entry.stopped is None:  # then even a CancelledError was raised by the tool itself
             LOG.info("%s failed", tool, exc_info=error)
-            return results.failed(entry.call, error)
+            return tool_results.failed(entry.call, error)
         in_thread = entry.began is not None and entry.tool is not None and entry.tool.in_thread
         if in_thread:
             self._sink.warn(f"{tool} runs in a thread, cannot be stopped and was left behind.")
@@ -429,7 +429,7 @@ class Batch:
         if self._starting is not None and tool.effect in RECORDED:
             may_run = await self._starting(call, tool)
             if not may_run or entry.stopped is not None:
-                return results.result(call, *(entry.stopped or NOT_STARTED))
+                return tool_results.result(call, *(entry.stopped or NOT_STARTED))
         entry.began, entry.started_at = self._loop.time(), self._box.ports.now()
         self._sink.put(ToolStarted(call.id, call.tool, _label(ready)))
         if tool.timeout is not None:
@@ -446,7 +446,7 @@ class Batch:
             self.writes[call.id] = value.writes
             value = value.value
         preface = _change_notice(ready) if changed else ""
-        return results.returned(call, tool, value, self._max_result(tool), preface=preface)
+        return tool_results.returned(call, tool, value, self._max_result(tool), preface=preface)
 
     async def _through_middleware(self, entry: _Entry, ready: Ready) -> object:
         proceed: Proceed = partial(self._invoke, entry, ready)
@@ -529,8 +529,8 @@ def _stopped(entry: _Entry, *, ended: bool) -> ToolResult:
     """The result of a call that the batch cancelled."""
     assert entry.stopped is not None
     if entry.began is None:
-        return results.result(entry.call, *entry.stopped)
-    return results.stopped(entry.call, entry.tool, *entry.stopped, ended=ended)
+        return tool_results.result(entry.call, *entry.stopped)
+    return tool_results.stopped(entry.call, entry.tool, *entry.stopped, ended=ended)
 
 
 def _label(ready: Ready) -> str:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, assert_never
 
-from holdfast.kernel import compact, prepare, results
+from holdfast.kernel import compact, prepare, tool_results
 from holdfast.kernel.answer import cut_by
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.call_admission import CallContext
@@ -48,7 +48,6 @@ from holdfast.kernel.events import (
     ToolFinished,
 )
 from holdfast.kernel.execute import Batch, BatchOutcome
-from holdfast.kernel.finish import check_output, interruption_marker, limit_note, objection
 from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Inbox, Interrupted
 from holdfast.kernel.messages import (
@@ -68,6 +67,7 @@ from holdfast.kernel.prepare import PreparedAgent
 from holdfast.kernel.result import Ending, Failed, RunCounters, RunResult
 from holdfast.kernel.retry_wait import Backoff, end_if_cancelled
 from holdfast.kernel.summarize import Summarizer
+from holdfast.kernel.turn_end import check_output, interruption_marker, limit_note, objection
 from holdfast.kernel.turn_failure_log import log_failure
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ class Loop:
             case RunCalls(calls):
                 await self._run_calls(calls)
             case SkipCalls(calls):
-                self._answer_calls(calls, results.skipped)
+                self._answer_calls(calls, tool_results.skipped)
             case RefuseCalls(calls, exclusive):
                 await self._refuse_calls(calls, exclusive)
             case RequireAction(calls, unchecked):
@@ -464,7 +464,7 @@ class Loop:
     async def _refuse_calls(self, calls: tuple[ToolCall, ...], exclusive: str) -> None:
         """Refuse the calls of a message in which an exclusive tool is not alone."""
         batch = self._take_batch()
-        answer = results.exclusive_refusal(exclusive, self._prepared.rules.exclusive)
+        answer = tool_results.exclusive_refusal(exclusive, self._prepared.rules.exclusive)
         self._commit_results(await batch.refuse(calls, answer))
 
     async def _require_action(

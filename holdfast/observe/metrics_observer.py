@@ -9,7 +9,7 @@ from holdfast.kernel.messages import ToolOutcome, Usage
 from holdfast.kernel.model import Model, Request
 from holdfast.observe.metrics import MetricRegistry
 from holdfast.observe.observer import ChatObserver, Compaction, ModelCallOutcome, Observer, Stretch
-from holdfast.observe.sizes import prompt_bytes
+from holdfast.observe.payload_sizes import prompt_bytes
 
 MESSAGE_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 BYTE_BUCKETS: Final = tuple(4**power for power in range(3, 13))

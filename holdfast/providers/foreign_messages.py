@@ -16,8 +16,8 @@ from holdfast.kernel.messages import (
     ToolResult,
 )
 from holdfast.kernel.model import Shape
-from holdfast.providers.json_body import encoded
 from holdfast.providers.profile import Family
+from holdfast.providers.request_body import encoded
 
 
 def provider_of(message: Message) -> str | None:

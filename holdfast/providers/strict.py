@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.providers.grammar import UNENFORCEABLE_KEYWORDS, JsonSchema
-from holdfast.providers.json_body import encoded
+from holdfast.providers.request_body import encoded
+from holdfast.providers.schema_keywords import UNENFORCEABLE_KEYWORDS, JsonSchema
 
 _SUPPORTED_KEYWORDS: Final = frozenset(
     {

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from holdfast.providers.json_body import encoded
+from holdfast.providers.request_body import encoded
 
 OPENAI_ROOT_KEYWORDS: Final = frozenset({"$ref", "allOf", "anyOf", "enum", "not", "oneOf"})
 """Keywords that OpenAI refuses at the root of a function's parameters."""

@@ -8,7 +8,7 @@ generated from the same signatures.
 - **Authorisation is one table.** `policy.py` maps each route to what it requires. A route that is
   not in the table is not served. Authentication is in `identity`.
 - **One stream, many readers.** `fanout.py` writes to all readers together, once per tick, and
-  shares one query and one encoding between readers at the same cursor. `event_encoding.py` encodes;
+  shares one query and one encoding between readers at the same cursor. `event_codec.py` encodes;
   `sse.py` and `websocket.py` are the two kinds of connection; `chat_list_stream.py` is the stream
   of a user's chat list. `relay` fetches deltas from the replica that runs a chat.
 - **A change happens once.** `idempotency.py` stores the response of each `Idempotency-Key`.

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from holdfast.chat.errors import ChatNotFound
 from holdfast.kernel.errors import ConfigError
-from holdfast.server.event_encoding import (
+from holdfast.server.event_codec import (
     END_DELETED,
     END_FAILED,
     END_REVOKED,

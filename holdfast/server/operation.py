@@ -20,7 +20,7 @@ from msgspec import Struct, structs
 
 from holdfast.chat.handle import Chat
 from holdfast.server.policy import ApiCaller
-from holdfast.server.request_types import Id
+from holdfast.server.shared_request_types import Id
 
 if TYPE_CHECKING:
     from holdfast.server.app import ApiServer

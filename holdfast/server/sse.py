@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from aiohttp import hdrs, web
 
-from holdfast.server.event_encoding import WireEvent
+from holdfast.server.event_codec import WireEvent
 from holdfast.server.fanout import EventEncoder, Hub, ReaderConnection, StreamSubject
 from holdfast.server.policy import ApiCaller
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import anyio
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
-from holdfast.server.event_encoding import HEARTBEAT_EVENT, StreamEndReason, WireEvent
+from holdfast.server.event_codec import HEARTBEAT_EVENT, StreamEndReason, WireEvent
 from holdfast.server.fanout import Hub, ReaderConnection, StreamSubject
 from holdfast.server.policy import ApiCaller
 

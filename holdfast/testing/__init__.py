@@ -15,6 +15,7 @@ Read `script.py` first, then `virtual_time.py`. `fake` has one module per protoc
 starts a private server; `recorded.py` replays the recordings of a server.
 """
 
+from holdfast.testing.deterministic_ports import ports
 from holdfast.testing.fake.faults import (
     dripping,
     endless,
@@ -27,7 +28,6 @@ from holdfast.testing.fake.faults import (
 )
 from holdfast.testing.fake.provider import FakeProvider
 from holdfast.testing.leaks import no_leaked_tasks
-from holdfast.testing.ports import ports
 from holdfast.testing.script import (
     Cut,
     ScriptedCall,

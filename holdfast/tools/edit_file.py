@@ -16,7 +16,12 @@ from holdfast.tools.files.diff import MAX_LINES_FOR_MODELS, MAX_LINES_FOR_PEOPLE
 from holdfast.tools.files.document import decode
 from holdfast.tools.files.edits import Edit, EditError, apply
 from holdfast.tools.files.kind import kind
-from holdfast.tools.files.plan import MAX_FILE_BYTES, ChangeRefused, PlannedChange, carry_out
+from holdfast.tools.files.planned_change import (
+    MAX_FILE_BYTES,
+    ChangeRefused,
+    PlannedChange,
+    carry_out,
+)
 from holdfast.tools.files.read_versions import FileRecord, metadata, seen, written_before
 from holdfast.tools.thread import to_end
 from holdfast.tools.workspace.directory import Directory, PathRefused

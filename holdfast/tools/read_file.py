@@ -19,7 +19,7 @@ from holdfast.tools.escape import clipped, on_one_line
 from holdfast.tools.files.document import decode, is_binary, shown
 from holdfast.tools.files.excerpt import part
 from holdfast.tools.files.kind import kind, picture, size
-from holdfast.tools.files.plan import MAX_FILE_BYTES, MAX_LINE_SHOWN
+from holdfast.tools.files.planned_change import MAX_FILE_BYTES, MAX_LINE_SHOWN
 from holdfast.tools.files.read_versions import FileRecord, metadata
 from holdfast.tools.thread import to_end
 from holdfast.tools.workspace.directory import Directory, FileContent, PathRefused

@@ -18,7 +18,7 @@ from holdfast.tools.files.diff import (
 )
 from holdfast.tools.files.document import Document, decode, lone_surrogate, rewritten
 from holdfast.tools.files.kind import kind, size
-from holdfast.tools.files.plan import (
+from holdfast.tools.files.planned_change import (
     MAX_LINE_SHOWN,
     ChangeRefused,
     PlannedChange,

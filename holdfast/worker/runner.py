@@ -21,7 +21,7 @@ from holdfast.chat.errors import ChatError, ChatNotFound, Fenced
 from holdfast.chat.rows import Charge, ChatRow, Status, TurnOutcome
 from holdfast.chat.transitions import runner
 from holdfast.chat.transitions.runner import Leftover, Outcome
-from holdfast.kernel import results, retry
+from holdfast.kernel import retry, tool_results
 from holdfast.kernel.answer import cut_by
 from holdfast.kernel.decide import (
     CallModel,
@@ -42,7 +42,6 @@ from holdfast.kernel.decide import (
 from holdfast.kernel.errors import FAILURE_KINDS, Failure, PromptTooLong, StillOverLimit, classify
 from holdfast.kernel.events import Action
 from holdfast.kernel.execute import Batch
-from holdfast.kernel.finish import check_output, interruption_marker, limit_note, objection
 from holdfast.kernel.inbox import Interrupted
 from holdfast.kernel.messages import (
     Injection,
@@ -58,6 +57,7 @@ from holdfast.kernel.output import Repair
 from holdfast.kernel.prepare import PreparedAgent, active_tools, build_request
 from holdfast.kernel.result import Failed
 from holdfast.kernel.turn import fold
+from holdfast.kernel.turn_end import check_output, interruption_marker, limit_note, objection
 from holdfast.kernel.turn_failure_log import log_failure
 from holdfast.live.broadcast import Live
 from holdfast.observe.logs import LOG_CONTEXT
@@ -353,7 +353,7 @@ class Runner:
             case RunCalls(calls):
                 await self._run_calls(calls)
             case SkipCalls(calls):
-                skipped = tuple(results.skipped(call) for call in calls)
+                skipped = tuple(tool_results.skipped(call) for call in calls)
                 await self._commit_results(ToolStepOutcome(results=skipped))
             case RefuseCalls(calls, exclusive):
                 await self._refuse_calls(calls, exclusive)
@@ -540,7 +540,7 @@ class Runner:
 
     async def _refuse_calls(self, calls: Sequence[ToolCall], exclusive: str) -> None:
         """Refuse the calls of an answer in which an exclusive tool is not the only call."""
-        refusal = results.exclusive_refusal(exclusive, self._agent.prepared.rules.exclusive)
+        refusal = tool_results.exclusive_refusal(exclusive, self._agent.prepared.rules.exclusive)
         batch = await self._batch()
         refused = await batch.refuse(calls, refusal)
         self._journal.take_batch()
@@ -565,7 +565,10 @@ class Runner:
         try:
             await self._fenced.write(runner.commit_step, step)
         except ChatError as error:  # a write of a call was refused: inform the model
-            text, unknown = results.content(f"Not done: {error}"), isinstance(error, ChatNotFound)
+            text, unknown = (
+                tool_results.content(f"Not done: {error}"),
+                isinstance(error, ChatNotFound),
+            )
             with_refusals = tuple(
                 replace(result, content=text, outcome="failed", expected=unknown)
                 if result.call_id in outcome.writes

@@ -13,7 +13,7 @@ from holdfast.agent import Agent
 from holdfast.chat.journal import NO_RESULT_TEXT
 from holdfast.chat.rows import JournalCall
 from holdfast.chat.transitions import runner
-from holdfast.kernel import results
+from holdfast.kernel import tool_results
 from holdfast.kernel.call_admission import CallContext, Toolbox
 from holdfast.kernel.decide import Approved, AwaitingAction, CallState, Doubtful, Recorded
 from holdfast.kernel.events import Action, ToolFinished
@@ -21,7 +21,7 @@ from holdfast.kernel.execute import Batch
 from holdfast.kernel.messages import ToolCall, ToolResult
 from holdfast.kernel.tool import Tool
 from holdfast.observe.observer import UNOBSERVED_CHAT
-from holdfast.observe.sizes import result_bytes
+from holdfast.observe.payload_sizes import result_bytes
 from holdfast.worker.fenced_chat import ChatMoved
 from holdfast.worker.options import MICRO
 from holdfast.worker.step_scope import StepScope
@@ -127,7 +127,7 @@ class CallJournal:
         tool = self._tool(call.tool)
         if tool is not None and tool.on_lost == "ask":
             return Doubtful(row.attempt)
-        lost = results.result(call, "lost", NO_RESULT_TEXT["lost"])
+        lost = tool_results.result(call, "lost", NO_RESULT_TEXT["lost"])
         return Recorded(replace(lost, started_at=row.started_at))
 
     def _never_called(self, row: JournalCall) -> bool:

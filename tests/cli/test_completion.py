@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from holdfast.cli import completion
-from holdfast.cli.arguments import VERBS, top_parser
+from holdfast.cli.command_line import VERBS, top_parser
 from holdfast.cli.parsers.models_and_completion import SHELLS
 from holdfast.cli.parsers.shared_options import COLORS, EFFORTS
 from holdfast.providers import profiles

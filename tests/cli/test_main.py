@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from holdfast import __version__
-from holdfast.cli.arguments import VERBS, parse
+from holdfast.cli.command_line import VERBS, parse
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.main import describe_error, main
 from holdfast.cli.parsers.argument_parser import UsageError

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.arguments import parse
+from holdfast.cli.command_line import parse
 from holdfast.cli.serve_config import ServeConfig, resolve_config
 from holdfast.config import serve_options
 from holdfast.kernel.errors import ConfigError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.arguments import parse
+from holdfast.cli.command_line import parse
 from holdfast.cli.target import (
     ServerAddress,
     ask_instead,

@@ -30,7 +30,7 @@ from holdfast.client.errors import RemoteError, Unreachable
 from holdfast.client.stream import SILENCE_TIMEOUT, RemoteStream
 from holdfast.kernel.messages import File, Message, ToolResult
 from holdfast.providers.sse import MAX_EVENT_BYTES
-from holdfast.server.event_encoding import (
+from holdfast.server.event_codec import (
     END_DELETED,
     END_REVOKED,
     END_SHUTDOWN,

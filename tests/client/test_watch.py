@@ -16,7 +16,7 @@ from holdfast.server.chat_list_stream import (
     ListStart,
     ListVoid,
 )
-from holdfast.server.event_encoding import list_event_of, wire_of
+from holdfast.server.event_codec import list_event_of, wire_of
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.chat.test_stream import slowly

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.providers.endpoint import address, check_endpoint, headers_for
-from holdfast.providers.json_body import encoded, merged
+from holdfast.providers.request_body import encoded, merged
 
 GOOD: dict[str, Any] = {
     "model": "m",

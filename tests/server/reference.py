@@ -27,7 +27,7 @@ from holdfast.cli import settings
 from holdfast.kernel.errors import ConfigError
 from holdfast.live import buffer
 from holdfast.live.delta_fragments import Fragment
-from holdfast.server import app, chat_list_stream, event_encoding, request_types
+from holdfast.server import app, chat_list_stream, event_codec, shared_request_types
 from holdfast.server.fanout import StreamOptions
 from holdfast.server.identity import origin_check, sessions, shares, tokens
 from holdfast.server.identity.slow_clients import SlowClientLimits
@@ -232,7 +232,7 @@ SHOWN: Final[Mapping[str, str]] = {
 def stream_events() -> str:
     rows = [
         (f"`{name}`", _data(name, kind), OF_CHAT[name])
-        for name, kind in event_encoding.PAYLOADS.items()
+        for name, kind in event_codec.PAYLOADS.items()
     ]
     return table(("event", "data", "meaning"), rows)
 
@@ -240,7 +240,7 @@ def stream_events() -> str:
 def list_events() -> str:
     rows = [
         (f"`{name}`", _data(name, kind), OF_LIST[name])
-        for name, kind in event_encoding.LIST_PAYLOADS.items()
+        for name, kind in event_codec.LIST_PAYLOADS.items()
     ]
     return table(("event", "data", "meaning"), rows)
 
@@ -262,12 +262,12 @@ def fragments() -> str:
 def ends() -> str:
     known = {
         end.reason: end
-        for end in vars(event_encoding).values()
-        if isinstance(end, event_encoding.StreamEnd)
+        for end in vars(event_codec).values()
+        if isinstance(end, event_codec.StreamEnd)
     }
     rows = [
         (f"`{reason}`", "yes" if known[reason].reconnect else "no", ENDS[reason])
-        for reason in get_args(event_encoding.StreamEndReason)
+        for reason in get_args(event_codec.StreamEndReason)
     ]
     return table(("`reason`", "`reconnect`", "cause"), rows)
 
@@ -277,7 +277,7 @@ def ends() -> str:
 
 def limits() -> str:
     bounds, patience, streams = app.Limits(), SlowClientLimits(), StreamOptions()
-    (page,) = get_args(request_types.Limit)[1:]
+    (page,) = get_args(shared_request_types.Limit)[1:]
     rows = [
         ("a JSON body", _size(bounds.body), "`too_large`"),
         ("an upload", _size(bounds.file), "`too_large`"),

@@ -15,7 +15,7 @@ from holdfast.kernel.policy import ContextLimits, Policy
 from holdfast.kernel.tool import tool
 from holdfast.providers import profiles
 from holdfast.providers.demo import Demo
-from holdfast.server.event_encoding import LIST_PAYLOADS, PAYLOADS
+from holdfast.server.event_codec import LIST_PAYLOADS, PAYLOADS
 from holdfast.server.identity.encrypted_secrets import encrypt, keyring, store_secret
 from holdfast.server.operation import OPERATIONS
 from holdfast.server.policy import POLICY

@@ -13,7 +13,7 @@ from holdfast.kernel.messages import dump, load
 from holdfast.kernel.tool import Tool
 from holdfast.testing import ScriptedModel, ScriptedTurn, call
 from holdfast.tools.files.document import Document
-from holdfast.tools.files.plan import ChangeRefused, PlannedChange, carry_out, current
+from holdfast.tools.files.planned_change import ChangeRefused, PlannedChange, carry_out, current
 from holdfast.tools.read_file import read_file
 from holdfast.tools.workspace.directory import Directory, PathRefused
 from holdfast.tools.write_file import write_file

@@ -12,7 +12,7 @@ from holdfast.chat.queries import read_messages, spent
 from holdfast.chat.rows import ChatRow
 from holdfast.chat.transitions import user
 from holdfast.hooks import Context
-from holdfast.kernel import results
+from holdfast.kernel import tool_results
 from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.decide import Recorded
 from holdfast.kernel.errors import ExpectedFailure
@@ -458,4 +458,4 @@ async def test_whoever_wants_to_know_is_told_once_how_each_turn_ended(
 
 async def answers(life: Life, chat_id: str) -> dict[str, Recorded]:
     waiting = [row.asked.call for row in await life.actions(chat_id) if row.asked is not None]
-    return {one.id: Recorded(results.result(one, "ok", "yes")) for one in waiting}
+    return {one.id: Recorded(tool_results.result(one, "ok", "yes")) for one in waiting}

@@ -1,9 +1,9 @@
 """Transitions of a chat, one transaction each, grouped by the party that requests them.
 
 - `user.py`: send, interrupt, edit, retry, compact, resolve, and changes of the queue.
-- `runner.py`: what a runner writes, under its fence. `commit_step.py` is its most frequent write,
-  with a form that commits the steps of many chats at once.
-- `claims.py`: workers claim chats, renew their lease, and release chats.
+- `runner.py`: what a runner writes, under its fence, until it releases the chat. `commit_step.py`
+  is its most frequent write, with a form that commits the steps of many chats at once.
+- `claims.py`: workers claim chats and renew their lease.
 - `lifecycle.py`: create, spawn, fork, restore, archive, delete.
 - `interrupt.py`: interrupts a chat with all chats below it; used by the others.
 

@@ -38,7 +38,7 @@ from holdfast.chat.transitions.user import continue_if_possible, with_answer
 from holdfast.kernel.decide import Recorded
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.messages import Message, ToolResult, encode, results_message
-from holdfast.kernel.results import result
+from holdfast.kernel.tool_results import result
 from holdfast.store.database import Claimable, Tx
 
 

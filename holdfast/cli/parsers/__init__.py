@@ -1,6 +1,6 @@
 """Command-line parsers: the options and help of every verb, and the function each verb calls.
 
-Each file holds one group of verbs and ends with its `Verb` values; `cli/arguments.py` puts them
+Each file holds one group of verbs and ends with its `Verb` values; `cli/command_line.py` puts them
 into one table. Read `argument_parser.py` first: it is argparse with errors as exceptions.
 
 - Importing this package is part of every start of the program, so nothing here imports more than

@@ -12,7 +12,7 @@ Ideas:
 - The API caches only marked prefixes: `request.py` places at most four marks.
 
 Read `decoder.py` first: it decodes `event_types.py` into deltas, and `usage.py` adds up the tokens
-of all streams. `request.py` encodes a request with `messages.py` and `schema.py`.
+of all streams. `request.py` encodes a request with `messages.py` and `answer_schema.py`.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ from holdfast.providers.anthropic.event_types import (
 )
 from holdfast.providers.anthropic.usage import UsageCounter
 from holdfast.providers.failure import ErrorCodes, stream_error
-from holdfast.providers.json_body import encoded
 from holdfast.providers.profile import Price
+from holdfast.providers.request_body import encoded
 from holdfast.providers.split_surrogates import SurrogateJoiner
 
 ERROR_CODES: Final[ErrorCodes] = {

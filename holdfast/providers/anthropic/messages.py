@@ -31,8 +31,8 @@ from holdfast.providers.foreign_messages import (
     provider_of,
     replayable_parts,
 )
-from holdfast.providers.json_body import JsonObject
 from holdfast.providers.profile import Family
+from holdfast.providers.request_body import JsonObject
 
 DEFAULT_FILES: Final[tuple[Family, ...]] = ("image", "pdf", "text")
 """Files that a model without a known profile accepts."""

@@ -8,11 +8,11 @@ from typing import Final
 
 from holdfast.kernel.messages import Value
 from holdfast.kernel.model import Effort, ProviderTool, Request, ToolSpec
+from holdfast.providers.anthropic.answer_schema import answer_schema
 from holdfast.providers.anthropic.messages import THINKING_BLOCKS, MessageEncoder, text_block
-from holdfast.providers.anthropic.schema import answer_schema
 from holdfast.providers.foreign_messages import shape_instruction
-from holdfast.providers.json_body import JsonObject, encoded, merged
 from holdfast.providers.profile import Profile
+from holdfast.providers.request_body import JsonObject, encoded, merged
 from holdfast.providers.tool_schema import CHOICE_KEYWORDS, one_object, with_names
 
 DEFAULT_MAX_TOKENS: Final = 32_000

@@ -12,8 +12,8 @@ Ideas:
 - Models before Gemini 3 support less. `names.py` derives that from a model's name, as options of
   its profile, so that the encoder does not look at names.
 
-Read `contents.py` first: it encodes messages. `request.py` adds tools and settings, `schema.py` the
-form of the answer; `decoder.py` decodes `chunk_types.py` into deltas.
+Read `contents.py` first: it encodes messages. `request.py` adds tools and settings,
+`answer_schema.py` the form of the answer; `decoder.py` decodes `chunk_types.py` into deltas.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from holdfast.providers.json_body import JsonObject
+from holdfast.providers.request_body import JsonObject
 
 
 class FunctionCall(Struct, gc=False):

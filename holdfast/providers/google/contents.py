@@ -28,8 +28,8 @@ from holdfast.providers.foreign_messages import (
     media_type,
     replayable_parts,
 )
-from holdfast.providers.json_body import JsonObject
 from holdfast.providers.profile import Family, Profile
+from holdfast.providers.request_body import JsonObject
 
 FOREIGN_SIGNATURE: Final = "skip_thought_signature_validator"
 """Signature that Google documents for calls that another provider's model wrote."""

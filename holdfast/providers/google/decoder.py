@@ -45,8 +45,8 @@ from holdfast.providers.google.chunk_types import (
     read_chunk,
     read_usage,
 )
-from holdfast.providers.json_body import JsonObject
 from holdfast.providers.profile import Profile
+from holdfast.providers.request_body import JsonObject
 from holdfast.providers.split_surrogates import SurrogateJoiner
 
 ERROR_CODES: Final[Mapping[str, FailureKind]] = {

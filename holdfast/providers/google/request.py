@@ -7,10 +7,10 @@ from typing import Final
 
 from holdfast.kernel.model import Effort, ProviderTool, Request, Shape, ToolSpec
 from holdfast.providers.foreign_messages import shape_instruction
+from holdfast.providers.google.answer_schema import answer_schema
 from holdfast.providers.google.contents import ContentsEncoder
-from holdfast.providers.google.schema import answer_schema
-from holdfast.providers.json_body import JsonObject, encoded, merged
 from holdfast.providers.profile import Profile
+from holdfast.providers.request_body import JsonObject, encoded, merged
 
 _SAMPLING: Final = {
     "temperature": "temperature",

@@ -35,10 +35,10 @@ from holdfast.providers.foreign_messages import (
     provider_of,
     replayable_parts,
 )
-from holdfast.providers.json_body import JsonObject
 from holdfast.providers.openai_chat.quirks import Quirks
 from holdfast.providers.openai_chat.reasoning_details import add_detail
 from holdfast.providers.profile import Profile
+from holdfast.providers.request_body import JsonObject
 from holdfast.providers.tool_schema import nameable
 
 BRIDGE_TEXT: Final = "I have read the results."

@@ -8,9 +8,9 @@ from typing import Any, Final, Literal
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Effort, ProviderTool, Request, Shape, ToolSpec
 from holdfast.providers.foreign_messages import shape_instruction
-from holdfast.providers.json_body import JsonObject, encoded, merged
 from holdfast.providers.openai_chat.messages import ChatEndpoint, conversation
 from holdfast.providers.openai_chat.quirks import EffortStyle
+from holdfast.providers.request_body import JsonObject, encoded, merged
 from holdfast.providers.strict import strict_schema
 from holdfast.providers.tool_schema import nameable, one_object
 

@@ -39,7 +39,6 @@ from holdfast.providers.foreign_messages import (
     replayable_parts,
     shape_instruction,
 )
-from holdfast.providers.json_body import encoded, merged
 from holdfast.providers.openai_responses.items import (
     ResponseItem,
     call_item,
@@ -48,6 +47,7 @@ from holdfast.providers.openai_responses.items import (
     without_output_fields,
 )
 from holdfast.providers.profile import Family, Profile
+from holdfast.providers.request_body import encoded, merged
 from holdfast.providers.strict import strict_schema
 from holdfast.providers.tool_schema import nameable, one_object
 

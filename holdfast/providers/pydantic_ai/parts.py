@@ -34,7 +34,7 @@ from holdfast.kernel.messages import (
     ToolCall,
     ToolResult,
 )
-from holdfast.providers.json_body import joined_surrogates
+from holdfast.providers.request_body import joined_surrogates
 
 PROVIDER: Final = "pydantic-ai"
 """Key of the metadata, and prefix of the names of bridged models.

@@ -8,8 +8,8 @@ Read `replica_subscriber.py` first.
 - `replica_subscriber.py` looks up the owner of each chat that is watched here, keeps one
   connection per replica, and mirrors the deltas into the local live buffer.
 - `replica_publisher.py` serves such connections: everything of one tick in one message.
-- `frames.py` has the messages, `secret.py` the mutual proof of the cluster's secret. The secret
-  itself is never sent.
+- `frames.py` has the messages, `cluster_secret.py` the mutual proof of the cluster's secret. The
+  secret itself is never sent.
 
 Nothing here is needed for correctness: while a replica cannot be reached, its chats are shown step
 by step instead of word by word. Nothing here writes to the database.

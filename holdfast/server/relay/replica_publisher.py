@@ -22,6 +22,7 @@ from holdfast.chat.change_feed import Feed
 from holdfast.live.broadcast import Live, Tap
 from holdfast.server.identity.origin_check import Misdirected
 from holdfast.server.problem import Unauthenticated
+from holdfast.server.relay.cluster_secret import MAX_CLOCK_SKEW, PROOF_HEADER, ClusterSecret
 from holdfast.server.relay.frames import (
     MAX_SUBSCRIBER_MESSAGE,
     RELAY_PATH,
@@ -32,7 +33,6 @@ from holdfast.server.relay.frames import (
     decode_subscriber_frame,
     publisher_frame_of,
 )
-from holdfast.server.relay.secret import MAX_CLOCK_SKEW, PROOF_HEADER, ClusterSecret
 
 LOG: Final = logging.getLogger("holdfast.server")
 

@@ -26,6 +26,7 @@ from holdfast.chat.transitions.claims import Owner, owners
 from holdfast.kernel.ports import uniform
 from holdfast.live.broadcast import Live, Mirror
 from holdfast.live.buffer import AttemptId
+from holdfast.server.relay.cluster_secret import PROOF_HEADER, ClusterSecret
 from holdfast.server.relay.frames import (
     MAX_PUBLISHER_MESSAGE,
     RELAY_PATH,
@@ -40,7 +41,6 @@ from holdfast.server.relay.frames import (
     encode_subscriber_frame,
     subscribe_frame,
 )
-from holdfast.server.relay.secret import PROOF_HEADER, ClusterSecret
 from holdfast.store.database import Changed, ChangeNotice, Claimable, NoticesLost, StoreError, Tx
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from holdfast.server.identity.audit import entry, record
 from holdfast.server.operation import ApiCall, operation
 from holdfast.server.pagination import cursor_of, cut, position_of
 from holdfast.server.problem import BadBody, BadRequest
-from holdfast.server.request_types import (
+from holdfast.server.shared_request_types import (
     MAX_SAFE_INTEGER,
     ChatLabels,
     ClientTools,

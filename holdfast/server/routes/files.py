@@ -18,7 +18,7 @@ from holdfast.server.idempotency import once
 from holdfast.server.operation import ApiCall, BytesResponse, operation
 from holdfast.server.pagination import cursor_of, cut, position_of
 from holdfast.server.problem import BadRequest, TooLarge
-from holdfast.server.request_types import CursorText, Id, Limit, RequestStruct
+from holdfast.server.shared_request_types import CursorText, Id, Limit, RequestStruct
 from holdfast.store.database import Tx
 
 INLINE_MEDIA_TYPES: Final = frozenset(

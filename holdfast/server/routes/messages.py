@@ -14,7 +14,7 @@ from holdfast.chat.stream import MAX_RESULT_SIZE
 from holdfast.kernel.model import Effort
 from holdfast.server.operation import ApiCall, operation
 from holdfast.server.problem import BadRequest
-from holdfast.server.request_types import (
+from holdfast.server.shared_request_types import (
     MAX_SAFE_INTEGER,
     Limit,
     MessageNumber,

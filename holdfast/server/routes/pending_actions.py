@@ -17,13 +17,13 @@ from holdfast.chat.transitions import user
 from holdfast.kernel.approval import canonical
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.messages import ToolResult
-from holdfast.kernel.results import content
 from holdfast.kernel.tool import Deny
+from holdfast.kernel.tool_results import content
 from holdfast.server.idempotency import once, stored_response
 from holdfast.server.operation import ApiCall, operation
 from holdfast.server.pagination import cursor_holding, cut, value_of
 from holdfast.server.problem import BadBody
-from holdfast.server.request_types import (
+from holdfast.server.shared_request_types import (
     CursorText,
     Id,
     Limit,

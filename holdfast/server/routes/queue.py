@@ -11,7 +11,7 @@ from holdfast.chat.handle import Chat
 from holdfast.chat.rows import Queued
 from holdfast.chat.snapshots import Receipt
 from holdfast.server.operation import ApiCall, operation
-from holdfast.server.request_types import Id, PromptBody, RequestStruct, prompt_of
+from holdfast.server.shared_request_types import Id, PromptBody, RequestStruct, prompt_of
 
 
 class QueuedMessages(Struct, frozen=True):

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from holdfast.chat.snapshots import ChatResult, read_result
 from holdfast.server.operation import ApiCall, operation
-from holdfast.server.request_types import Id
+from holdfast.server.shared_request_types import Id
 from holdfast.store.database import Tx
 
 

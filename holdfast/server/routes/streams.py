@@ -11,10 +11,10 @@ from msgspec import Meta
 from holdfast.chat.stream import ChatEvents, Cursor
 from holdfast.server import sse, websocket
 from holdfast.server.chat_list_stream import ChatListStream, ListCursor
-from holdfast.server.event_encoding import LIST_PAYLOADS, PAYLOADS
+from holdfast.server.event_codec import LIST_PAYLOADS, PAYLOADS
 from holdfast.server.fanout import StreamSubject
 from holdfast.server.operation import ApiCall, operation
-from holdfast.server.request_types import Id, RequestStruct
+from holdfast.server.shared_request_types import Id, RequestStruct
 
 SSE_MEDIA_TYPE = "text/event-stream"
 

@@ -21,8 +21,8 @@ from holdfast.kernel.messages import prepare_to_decode
 from holdfast.server.idempotency import key_for
 from holdfast.server.operation import ApiCall, headers_of, operation
 from holdfast.server.problem import BadBody
-from holdfast.server.request_types import ChatLabels, Name, RequestStruct, Title
 from holdfast.server.routes.files import chunks
+from holdfast.server.shared_request_types import ChatLabels, Name, RequestStruct, Title
 
 JSONL_MEDIA_TYPE: Final = "application/x-ndjson"
 MARKDOWN_MEDIA_TYPE: Final = "text/markdown"

@@ -6,7 +6,7 @@ from holdfast.chat.handle import Chat
 from holdfast.chat.listing import ReaderChat, for_reader
 from holdfast.chat.snapshots import Snapshot
 from holdfast.server.operation import ApiCall, operation
-from holdfast.server.request_types import (
+from holdfast.server.shared_request_types import (
     MessageNumber,
     PromptBody,
     RequestStruct,

@@ -12,7 +12,7 @@ from holdfast.chat.handle import Chat
 from holdfast.chat.queries import Spent
 from holdfast.kernel.messages import Usage
 from holdfast.server.operation import ApiCall, operation
-from holdfast.server.request_types import MAX_SAFE_INTEGER, RequestStruct
+from holdfast.server.shared_request_types import MAX_SAFE_INTEGER, RequestStruct
 from holdfast.store.database import Tx
 
 DAY_MICROSECONDS: Final = 24 * 3600 * 1_000_000

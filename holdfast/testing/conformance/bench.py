@@ -35,7 +35,7 @@ from holdfast.kernel.model import (
     ToolSpec,
     close,
 )
-from holdfast.testing.ports import ports
+from holdfast.testing.deterministic_ports import ports
 from holdfast.testing.script import (
     ScriptedModel,
     ScriptedTurn,

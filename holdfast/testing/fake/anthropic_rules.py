@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.providers.json_body import JsonObject
+from holdfast.providers.request_body import JsonObject
 from holdfast.testing.fake.dialect_interface import InvalidRequest, Problem, ReceivedRequest
 
 API_VERSIONS: Final = ("2023-06-01", "2026-10-21")

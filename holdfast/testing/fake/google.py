@@ -29,7 +29,7 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
-from holdfast.providers.json_body import JsonObject
+from holdfast.providers.request_body import JsonObject
 from holdfast.testing.fake.dialect_interface import FakeDialect, Problem, ReceivedRequest, event
 from holdfast.testing.fake.google_rules import (
     ERROR_REASONS,

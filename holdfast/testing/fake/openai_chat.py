@@ -21,7 +21,7 @@ from holdfast.kernel.model import (
     ReasoningDelta,
     TextDelta,
 )
-from holdfast.providers.json_body import JsonObject
+from holdfast.providers.request_body import JsonObject
 from holdfast.testing.fake.dialect_interface import FakeDialect, Problem, ReceivedRequest, event
 from holdfast.testing.fake.openai_chat_rules import request_problem
 

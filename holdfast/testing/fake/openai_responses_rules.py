@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.providers.json_body import JsonObject
+from holdfast.providers.request_body import JsonObject
 from holdfast.testing.fake.dialect_interface import InvalidRequest, Problem, ReceivedRequest
 
 BODY_FIELDS: Final = frozenset(

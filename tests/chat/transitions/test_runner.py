@@ -24,7 +24,7 @@ from holdfast.chat.transitions.commit_step import (
     StepCommit,
 )
 from holdfast.kernel.messages import Message, Text, Usage, results_message
-from holdfast.kernel.results import TOOK_EFFECT
+from holdfast.kernel.tool_results import TOOK_EFFECT
 from holdfast.store.database import NO_PARAMS, Changed, Dialect, Params, Row, Tx
 from tests.chat.cells import ACTS, CELLS, RUNNERS, bring, cell
 from tests.chat.chats import (

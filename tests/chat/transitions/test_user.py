@@ -12,7 +12,7 @@ from holdfast.chat.row_lock import fence_of
 from holdfast.chat.rows import ChatRow, Queued, Rule, Status, TurnOutcome
 from holdfast.chat.transitions import runner, user
 from holdfast.kernel.messages import MARKER_TEXTS, Checkpoint, Message, Text
-from holdfast.kernel.results import TOOK_EFFECT
+from holdfast.kernel.tool_results import TOOK_EFFECT
 from tests.chat.chats import (
     FAILURE,
     SECOND,

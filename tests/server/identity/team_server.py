@@ -26,7 +26,7 @@ from holdfast.server.policy import ALL_SCOPES, Role, Scope
 from holdfast.server.routes import (  # noqa: F401 - so that there are operations
     audit,
     me,
-    providers,
+    provider_keys,
     sessions,
     shares,
     tokens,

@@ -16,7 +16,7 @@ from holdfast.chat.handle import Chat
 from holdfast.chat.rows import Stored
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.messages import File, Part, Text, user_message
-from holdfast.server.event_encoding import END_DELETED, event_of
+from holdfast.server.event_codec import END_DELETED, event_of
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.chat.chats import Chats, answer, asks, restore

@@ -20,9 +20,9 @@ from holdfast.chat.host import Host
 from holdfast.host import serving
 from holdfast.kernel.model import Delta, Finished, Model, Request, TextDelta
 from holdfast.server.app import ApiServer, application
+from holdfast.server.relay.cluster_secret import ClusterSecret
 from holdfast.server.relay.replica_publisher import PublisherOptions, RelayPublisher
 from holdfast.server.relay.replica_subscriber import RelaySubscriber, SubscriberOptions
-from holdfast.server.relay.secret import ClusterSecret
 from holdfast.store.postgres.database import open_postgres
 from holdfast.worker.options import WorkerOptions
 from tests.server.api import Api, Named, session

@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from holdfast.chat.stream import LiveDelta
 from holdfast.server.relay import replica_publisher
+from holdfast.server.relay.cluster_secret import PROOF_HEADER, ClusterSecret
 from holdfast.server.relay.frames import RELAY_PATH
 from holdfast.server.relay.replica_publisher import PublisherOptions
 from holdfast.server.relay.replica_subscriber import SubscriberOptions
-from holdfast.server.relay.secret import PROOF_HEADER, ClusterSecret
 from tests.server.relay.cluster import (
     SECRET,
     Replica,

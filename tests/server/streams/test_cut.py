@@ -8,7 +8,7 @@ from holdfast.chat.row_lock import fence_of
 from holdfast.chat.stream import ChatChanged
 from holdfast.chat.transitions import runner
 from holdfast.kernel.messages import Message, Text
-from holdfast.server.event_encoding import event_of
+from holdfast.server.event_codec import event_of
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.chat.chats import Chats

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.chat.stream import ChatEvents
 from holdfast.server.app import Limits
-from holdfast.server.event_encoding import (
+from holdfast.server.event_codec import (
     END_DELETED,
     END_FAILED,
     END_REVOKED,

@@ -13,7 +13,7 @@ from holdfast.chat.change_feed import POLL_INTERVAL, Feed
 from holdfast.chat.handle import Chat
 from holdfast.chat.stream import Cursor
 from holdfast.kernel.messages import encode
-from holdfast.server.event_encoding import event_of, wire_of
+from holdfast.server.event_codec import event_of, wire_of
 from holdfast.store.database import Database, Row, Tx
 from holdfast.testing import Clock
 from tests.chat.test_stream import TURN, look, pay, play, slowly

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from holdfast.server.app import API_PREFIX
-from holdfast.server.event_encoding import END_REVOKED, WireEvent, event_of, list_event_of
+from holdfast.server.event_codec import END_REVOKED, WireEvent, event_of, list_event_of
 from holdfast.server.identity.authenticator import SESSION_KEY_HEADER
 from holdfast.store.database import Database
 from holdfast.testing import Clock

@@ -11,7 +11,7 @@ from holdfast.chat.change_feed import POLL_INTERVAL
 from holdfast.chat.lost_chats import lost_since
 from holdfast.server import chat_list_stream
 from holdfast.server.chat_list_stream import ChatListed, ChatListNotifier
-from holdfast.server.event_encoding import WireEvent
+from holdfast.server.event_codec import WireEvent
 from holdfast.server.json import from_json
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call, pause

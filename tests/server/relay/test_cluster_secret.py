@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.server.relay.secret import MAX_CLOCK_SKEW, ClusterSecret
+from holdfast.server.relay.cluster_secret import MAX_CLOCK_SKEW, ClusterSecret
 
 OURS = ClusterSecret(b"the secret of all replicas")
 OTHER = ClusterSecret(b"the secret of somebody else")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.providers.google.schema import answer_schema
+from holdfast.providers.google.answer_schema import answer_schema
 
 Json = dict[str, Any]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from holdfast.providers.grammar import UNENFORCEABLE_KEYWORDS, JsonSchema
-from holdfast.providers.json_body import encoded
+from holdfast.providers.request_body import encoded
+from holdfast.providers.schema_keywords import UNENFORCEABLE_KEYWORDS, JsonSchema
 
 MAX_OPTIONAL: Final = 24
 """Maximum number of optional fields in a schema; the API refuses more."""

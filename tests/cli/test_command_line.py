@@ -6,7 +6,7 @@ from argparse import Namespace
 
 import pytest
 
-from holdfast.cli.arguments import VERBS, parse
+from holdfast.cli.command_line import VERBS, parse
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.parsers.argument_parser import UsageError
 from holdfast.cli.parsers.shared_options import COLORS, EFFORTS

@@ -10,7 +10,7 @@ import pytest
 from anthropic import transform_schema
 from pydantic import BaseModel, Field
 
-from holdfast.providers.anthropic.schema import answer_schema
+from holdfast.providers.anthropic.answer_schema import answer_schema
 
 TEXT = {"type": "string"}
 

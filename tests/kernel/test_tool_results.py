@@ -22,7 +22,7 @@ from holdfast import Tool, tool
 from holdfast.errors import ConfigError
 from holdfast.kernel.messages import Content, ToolCall, results_message
 from holdfast.kernel.policy import max_result
-from holdfast.kernel.results import cut_middle, returned
+from holdfast.kernel.tool_results import cut_middle, returned
 from holdfast.messages import File, Text, ToolResult, dump, load
 from holdfast.options import Calls, ContextLimits, Policy
 from holdfast.testing import ScriptedModel, call, finish
