@@ -144,6 +144,8 @@ class Failure(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """Seconds that the provider asked us to wait."""
     window: int | None = None
     """The model's context limit in tokens, if the provider reported it with an overflow."""
+    attempts: int | None = None
+    """Maximum number of attempts at a call that fails like this; None leaves it to the policy."""
 
 
 # --- Exceptions ---------------------------------------------------------------------------------
@@ -316,6 +318,8 @@ class ProviderError(ModelError):
         should_retry: bool | None = None,
         kind: FailureKind | None = None,
         window: int | None = None,
+        attempts: int | None = None,
+        sentence: str | None = None,
     ) -> None:
         reason = f"status {status}" if status is not None else "no reason given"
         super().__init__(message or reason)
@@ -327,6 +331,9 @@ class ProviderError(ModelError):
         self.should_retry = should_retry
         self.window = window
         """The model's context limit in tokens, if the provider reported it with an overflow."""
+        self.attempts = attempts
+        """Maximum number of attempts, if fewer than the policy's make sense."""
+        self.sentence = sentence
         self.kind = kind or _kind_of(status, code, message)
 
 
@@ -410,10 +417,11 @@ def classify(error: BaseException, model: str | None = None) -> Failure:
     error = ungrouped(error)
     kind = _kind_of_exception(error)
     facts = FAILURE_KINDS[kind]
-    status = retry_after = window = None
+    status = retry_after = window = attempts = None
     retryable = facts.retryable
     if isinstance(error, ProviderError):
-        status, retry_after, window = error.status, error.retry_after, error.window
+        status, retry_after = error.status, error.retry_after
+        window, attempts = error.window, error.attempts
         if error.should_retry is False:
             retryable = False
     sentence = (error.sentence if isinstance(error, ModelError) else None) or facts.sentence
@@ -428,6 +436,7 @@ def classify(error: BaseException, model: str | None = None) -> Failure:
         status=status,
         retry_after=retry_after,
         window=window,
+        attempts=attempts,
     )
 
 

@@ -48,6 +48,7 @@ from holdfast.kernel.events import (
     ToolFinished,
 )
 from holdfast.kernel.execute import Batch, BatchOutcome
+from holdfast.kernel.failure_log import log_failure
 from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Inbox, Interrupted
 from holdfast.kernel.messages import (
@@ -68,7 +69,6 @@ from holdfast.kernel.result import Ending, Failed, RunCounters, RunResult
 from holdfast.kernel.retry_wait import Backoff, end_if_cancelled
 from holdfast.kernel.summarize import Summarizer
 from holdfast.kernel.turn_end import check_output, interruption_marker, limit_note, objection
-from holdfast.kernel.turn_failure_log import log_failure
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent

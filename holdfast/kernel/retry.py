@@ -37,7 +37,7 @@ def after(
     """
     if not failure.retryable:
         return GiveUp(failure)
-    if attempt >= policy.attempts:
+    if attempt >= most(failure, policy):
         return _give_up(failure, f"Given up after {attempt} attempts." if attempt > 1 else "")
     if failure.retry_after is not None and failure.retry_after > 0:
         if failure.retry_after > policy.max_retry_after:
@@ -46,6 +46,11 @@ def after(
     # Exponents beyond the cap would overflow a float long before a wait could be that long.
     ceiling = min(policy.max_delay, policy.first_delay * 2.0 ** min(attempt - 1, 60))
     return Wait(ceiling * random)
+
+
+def most(failure: Failure, policy: Retry) -> int:
+    """Maximum number of attempts at a call that fails like this."""
+    return policy.attempts if failure.attempts is None else min(policy.attempts, failure.attempts)
 
 
 def _give_up(failure: Failure, why: str) -> GiveUp:

@@ -11,6 +11,7 @@ from holdfast.kernel import retry
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.events import Retrying
+from holdfast.kernel.failure_log import log_retry
 from holdfast.kernel.inbox import Inbox, Interruption
 from holdfast.kernel.policy import Retry
 from holdfast.kernel.ports import Ports
@@ -27,12 +28,14 @@ class Backoff:
         interruption: Interruption,
         sink: Sink,
         on_retry: Callable[[Failure], None] | None = None,
+        chat: str | None = None,
     ) -> None:
         self._policy = policy
         self._ports = ports
         self._interruption = interruption
         self._sink = sink
         self._on_retry = on_retry
+        self._chat = chat
 
     async def wait_or_give_up(
         self, failure: Failure, attempt: int, *, inbox: Inbox | None = None
@@ -49,10 +52,12 @@ class Backoff:
             raise Failed(verdict.failure)
         if self._on_retry is not None:
             self._on_retry(failure)
+        most = retry.most(failure, policy)
+        log_retry(failure, verdict.seconds, attempt, most, chat=self._chat)
         self._sink.put(
             Retrying(
                 attempt,
-                policy.attempts,
+                most,
                 verdict.seconds,
                 now + int(verdict.seconds * 1_000_000),
                 failure.kind,

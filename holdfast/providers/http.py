@@ -10,6 +10,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from ipaddress import ip_address
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -21,6 +22,9 @@ from holdfast.kernel.errors import ConfigError, FailureKind, ProviderError
 CONNECT_TIMEOUT: Final = 30.0
 """Seconds to connect to a host. How long it may then stay silent is decided where a response is
 read."""
+REFUSED_ATTEMPTS: Final = 3
+"""Attempts while a port of this machine refuses connections: a server there is restarted within
+seconds, or does not run."""
 DEFAULT_HEADERS: Final = {"Accept-Encoding": "identity"}
 """Headers of every request. Compression would delay the tokens of a stream. A response that is
 compressed all the same is decompressed in bounded pieces."""
@@ -189,6 +193,15 @@ def _provider_error(error: Exception, url: str) -> Exception:
             f"the proxy to {at} refused the connection ({error.status}): check HTTPS_PROXY"
         )
     kind = next(kind for error_class, kind in _KINDS if isinstance(error, error_class))
+    if _refused(error) and _is_local(url):
+        return ProviderError(
+            f"{at}: {_error_text(error)}",
+            kind=kind,
+            attempts=REFUSED_ATTEMPTS,
+            sentence="{model} cannot be reached, because nothing listens at "
+            f"{urlsplit(url).netloc.rpartition('@')[2]}: start its server, "
+            "or correct base_url.",
+        )
     distrusted = isinstance(
         error, (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)
     )
@@ -199,6 +212,21 @@ def _provider_error(error: Exception, url: str) -> Exception:
     )
 
 
+def _refused(error: Exception) -> bool:
+    return isinstance(error, aiohttp.ClientConnectorError) and isinstance(
+        error.os_error, ConnectionRefusedError
+    )
+
+
+def _is_local(url: str) -> bool:
+    """Whether a URL leads to this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # a name
+        return host.endswith(".localhost")
+
+
 def _error_text(error: Exception) -> str:
     """Message of a client error without the address, which may contain a key."""
     if isinstance(error, aiohttp.ClientHttpProxyError):
@@ -207,9 +235,7 @@ def _error_text(error: Exception) -> str:
         return f"{error.status} {error.message}"
     if isinstance(error, aiohttp.ClientProxyConnectionError):
         return "cannot reach the proxy that the environment names: check HTTPS_PROXY"
-    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(
-        error.os_error, ConnectionRefusedError
-    ):
+    if _refused(error):
         return "connection refused. Is the server running, and is base_url right?"
     return str(error) or type(error).__name__
 

@@ -184,7 +184,8 @@ def _summarizer(scope: StepScope, prepared: PreparedAgent, caller: ModelCaller) 
     if scope.observer is not UNOBSERVED_CHAT:
         model = ObservedModel(model, scope.observer, scope.loop.time)
     retries = scope.observer.retries
-    backoff = Backoff(policy.retry, ports, scope.interruption, scope.screen, on_retry=retries)
+    chat = scope.fenced.chat.id
+    backoff = Backoff(policy.retry, ports, scope.interruption, scope.screen, retries, chat)
     return Summarizer(model, ports, caller, backoff, scope.interruption, scope.screen)
 
 

@@ -42,6 +42,7 @@ from holdfast.kernel.decide import (
 from holdfast.kernel.errors import FAILURE_KINDS, Failure, PromptTooLong, StillOverLimit, classify
 from holdfast.kernel.events import Action
 from holdfast.kernel.execute import Batch
+from holdfast.kernel.failure_log import log_failure, log_retry
 from holdfast.kernel.inbox import Interrupted
 from holdfast.kernel.messages import (
     Injection,
@@ -58,7 +59,6 @@ from holdfast.kernel.prepare import PreparedAgent, active_tools, build_request
 from holdfast.kernel.result import Failed
 from holdfast.kernel.turn import fold
 from holdfast.kernel.turn_end import check_output, interruption_marker, limit_note, objection
-from holdfast.kernel.turn_failure_log import log_failure
 from holdfast.live.broadcast import Live
 from holdfast.observe.logs import LOG_CONTEXT
 from holdfast.observe.observer import UNOBSERVED, Observer
@@ -469,11 +469,14 @@ class Runner:
         overflow: bool = False,
         release: bool = False,
     ) -> None:
+        most = retry.most(failure, self._agent.agent.policy.retry)
+        if not overflow:
+            log_retry(failure, seconds, self._fenced.chat.attempt, most, chat=self.chat_id)
         self._observer.retries(failure)
         chat = await self._fenced.write(
             runner.record_retry,
             failure,
-            self._agent.agent.policy.retry.attempts,
+            most,
             int(seconds * MICRO),
             charges,
             overflow=overflow,

@@ -119,6 +119,13 @@ def test_the_last_attempt_is_the_one_that_the_policy_names(
     assert isinstance(verdict, GiveUp) is (attempt >= attempts)
 
 
+def test_a_failure_may_be_worth_fewer_attempts_than_the_policy_s() -> None:
+    refused = classify(ProviderError(kind="network", attempts=3))
+    assert isinstance(after(refused, 2, Retry(), 0), Wait)
+    assert isinstance(after(refused, 3, Retry(), 0), GiveUp)
+    assert isinstance(after(refused, 2, Retry(attempts=2), 0), GiveUp)
+
+
 def test_giving_up_says_how_often_it_was_tried() -> None:
     failed = failure()
     verdict = after(failed, 10, Retry(), 0)

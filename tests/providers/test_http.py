@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import anyio
 import pytest
+from aiohttp.client_reqrep import ConnectionKey
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
@@ -418,7 +419,30 @@ async def test_nobody_there_is_a_failure_of_the_network() -> None:
         ) as caught:
             await ask(f"http://127.0.0.1:{port}")
     await SHARED_CLIENT.close()
-    assert classify(caught.value).kind == "network"
+    failure = classify(caught.value, "ollama:qwen3")
+    assert (failure.kind, failure.retryable, failure.attempts) == ("network", True, 3)
+    assert failure.message == (
+        f"ollama:qwen3 cannot be reached, because nothing listens at 127.0.0.1:{port}: start its "
+        "server, or correct base_url."
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "attempts"),
+    [
+        ("http://localhost:1/v1", 3),
+        ("http://[::1]:1/v1", 3),
+        ("http://api.localhost:1", 3),
+        ("https://host/v1", None),
+        ("http://10.0.0.1/v1", None),
+    ],
+)
+def test_only_a_refusal_of_this_machine_ends_the_attempts_early(
+    url: str, attempts: int | None
+) -> None:
+    key = ConnectionKey("host", 1, False, True, None, None, None)
+    refused = aiohttp.ClientConnectorError(key, ConnectionRefusedError())
+    assert classify(_provider_error(refused, url)).attempts == attempts
 
 
 @pytest.mark.parametrize(

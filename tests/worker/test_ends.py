@@ -11,6 +11,7 @@ import pytest
 from holdfast.chat.rows import TurnOutcome
 from holdfast.chat.snapshots import ChatResult, StrandedLimits, read_result
 from holdfast.hooks import Context
+from holdfast.kernel.errors import ProviderError
 from holdfast.kernel.policy import Policy, Retry
 from holdfast.store.database import Database
 from holdfast.testing import Clock, cut, fail, finish, say
@@ -87,7 +88,7 @@ async def test_a_failed_turn_leaves_one_line_in_the_log(
     async with living(db, script, clock=clock, policy=policy) as life:
         chat = await life.rest(await life.begin())
     attempt = 1 if kind == "auth" else 3
-    assert warnings(caplog) == [
+    assert [line for line in warnings(caplog) if not line.startswith("Retrying")] == [
         f"turn failed: kind {kind}, chat {chat.id}, model scripted:model, attempt {attempt}: "
         "ProviderError: sorry"
     ]
@@ -100,10 +101,43 @@ async def test_a_failed_run_in_memory_leaves_the_same_line(
     agent = scripted([fail("sorry", kind="overloaded")] * 3, policy=policy)
     async for _ in agent.run("?"):
         pass
-    assert warnings(caplog) == [
+    assert [line for line in warnings(caplog) if not line.startswith("Retrying")] == [
         "turn failed: kind overloaded, chat none, model scripted:model, attempt 3: "
         "ProviderError: sorry"
     ]
+
+
+async def test_every_retry_leaves_a_line_in_the_log(
+    db: Database, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = [fail("sorry", status=529, retry_after=7), fail("again", status=429), "Done."]
+    async with living(db, script, clock=clock) as life:
+        chat = await life.rest(await life.begin())
+    first, second = warnings(caplog)
+    facts = f"kind overloaded, chat {chat.id}, model scripted:model: ProviderError: sorry"
+    assert first == f"Retrying in 7 s (attempt 2 of 10): {facts}"
+    assert "(attempt 3 of 10): kind rate_limit" in second
+
+
+async def test_every_retry_of_a_run_in_memory_leaves_the_same_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await scripted([fail("sorry", status=529, retry_after=7), "Done."]).run("?")
+    (line,) = warnings(caplog)
+    facts = "kind overloaded, chat none, model scripted:model: ProviderError: sorry"
+    assert line == f"Retrying in 7 s (attempt 2 of 10): {facts}"
+
+
+async def test_a_model_that_refuses_connections_here_fails_the_chat_within_seconds(
+    db: Database, clock: Clock
+) -> None:
+    def refused() -> ProviderError:
+        return ProviderError("refused", kind="network", attempts=3, sentence="Is it running?")
+
+    async with living(db, [fail(refused()) for _ in range(3)], clock=clock) as life:
+        chat = await life.rest(await life.begin(), seconds=10)
+    assert chat.error is not None
+    assert chat.error.message == "Is it running? Given up after 3 attempts."
 
 
 async def test_a_turn_that_fails_between_two_model_calls_leaves_one_line_too(

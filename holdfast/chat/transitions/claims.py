@@ -22,8 +22,8 @@ from holdfast.chat.rows import (
     chat_of,
 )
 from holdfast.kernel.errors import FAILURE_KINDS, Failure
+from holdfast.kernel.failure_log import log_failure
 from holdfast.kernel.messages import encode
-from holdfast.kernel.turn_failure_log import log_failure
 from holdfast.store.database import Row, Tx
 
 LOG: Final = logging.getLogger("holdfast")

@@ -342,6 +342,8 @@ export interface Schemas {
     retry_after?: number | null;
     /** @default null */
     window?: number | null;
+    /** @default null */
+    attempts?: number | null;
   };
   /** An image, document or other content with a media type: its bytes, or a reference. */
   File: {

@@ -1,4 +1,4 @@
-"""The log line for a failed turn."""
+"""Log lines for failed attempts that are retried, and for failed turns."""
 
 from __future__ import annotations
 
@@ -8,6 +8,22 @@ from typing import Final
 from holdfast.kernel.errors import Failure
 
 LOG: Final = logging.getLogger("holdfast")
+
+
+def log_retry(
+    failure: Failure, seconds: float, attempt: int, most: int, *, chat: str | None
+) -> None:
+    """Log at WARNING that attempt number `attempt` failed and that there will be another."""
+    LOG.warning(
+        "Retrying in %.2g s (attempt %d of %d): kind %s, chat %s, model %s: %s",
+        seconds,
+        attempt + 1,
+        most,
+        failure.kind,
+        chat or "none",
+        failure.model or "none",
+        failure.detail or failure.message,
+    )
 
 
 def log_failure(
