@@ -136,8 +136,8 @@ class Assembly:
             return False
         return not self._dropped_call
 
-    def message(self) -> Message:
-        """The complete answer. Call only once it is finished."""
+    def message(self, seconds: float | None = None) -> Message:
+        """The complete answer, with its duration if known. Call only once it is finished."""
         assert self.finish is not None
         finish: FinishReason = self.finish
         parts: list[Part] = []
@@ -154,6 +154,7 @@ class Assembly:
             finish=finish,
             usage=self.usage,
             model=self.model,
+            runtime=None if seconds is None else round(seconds * 1_000),
             metadata=self.metadata,
         )
 

@@ -138,9 +138,10 @@ class Admission:
         if self._active is not None and call.tool not in self._active:
             unavailable = f"{call.tool} is not available at this point."
             return tool_results.result(call, "refused", unavailable)
-        refusal = self._refuse_failing(call)
-        if refusal is not None:
-            return refusal
+        if call.tool in self._context.turn.failures:
+            refusal = self._refuse_failing(call)
+            if refusal is not None:
+                return refusal
         if len(call.arguments) > self._box.limits.max_arguments:
             limit = self._box.limits.max_arguments
             text = f"The arguments have {len(call.arguments)} characters; use at most {limit}."

@@ -311,28 +311,23 @@ class Batch:
 
     def _end(self, entry: _Entry, outcome: ToolResult | Action) -> None:
         """Record the outcome of a call: its result, or the action it waits for."""
+        seconds = 0.0
         if isinstance(outcome, ToolResult) and entry.began is not None:
-            outcome = self._timed(entry, entry.began, outcome)
+            # The duration is measured by the event loop's clock: a wall clock may jump.
+            seconds = self._loop.time() - entry.began
+            finished_at = entry.started_at + round(seconds * 1_000_000)
+            outcome = replace(outcome, started_at=entry.started_at, finished_at=finished_at)
         entry.outcome = outcome
         for timer in entry.timers:
             timer.cancel()
-        if isinstance(outcome, ToolResult):
-            self._emit_end(entry, outcome)
+        if isinstance(outcome, ToolResult) and (not self._refusing or entry.has_effect):
+            self._emit(ToolFinished(outcome, seconds))
         if entry in self._running:
             self._running.remove(entry)
             if self._halted is None:
                 self._start()
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
-
-    def _timed(self, entry: _Entry, began: float, result: ToolResult) -> ToolResult:
-        """The result with its times. The duration is the event loop's: a wall clock may jump."""
-        ran = round((self._loop.time() - began) * 1_000_000)
-        return replace(result, started_at=entry.started_at, finished_at=entry.started_at + ran)
-
-    def _emit_end(self, entry: _Entry, result: ToolResult) -> None:
-        if not self._refusing or entry.has_effect:
-            self._emit(ToolFinished(result, 0.0 if entry.began is None else result.seconds or 0.0))
 
     def _emit(self, finished: ToolFinished) -> None:
         self._sink.put(finished)

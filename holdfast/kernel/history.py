@@ -25,7 +25,8 @@ class History:
         self._messages.append(message)
         self.turn = turn
         self._projection.add(message)
-        self.call_ids.update(call.id for call in message.calls)
+        if message.role == "assistant":
+            self.call_ids.update([call.id for call in message.calls])
         return len(self._messages) - 1
 
     def __len__(self) -> int:

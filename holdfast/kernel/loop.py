@@ -333,18 +333,20 @@ class Loop:
             agent, context, self._history, self._active, avoid, self._interruption
         )
         began = self._clock()
-        batch = self._batch = self._new_batch()
+        batch = self._batch = self._new_batch(context)
         self._inbox.on_steer = batch.steer  # not by `steers`: this is the path of every step
         try:
             first = await self._caller.call(self._model, request, assembly, batch.offer)
         finally:
             self._inbox.on_steer = None
         self._prepared = self._prepared.with_window(assembly.window)
-        self._commit(self._timed(assembly.message()), first, self._clock() - began)
+        ended = self._clock()
+        answer = assembly.message(ended - self._attempt_began)
+        self._commit(answer, first, ended - began)
 
-    def _timed(self, answer: Message) -> Message:
-        """A complete or partial answer, with the duration of its attempt."""
-        return with_runtime(answer, self._clock() - self._attempt_began)
+    def _timed(self, partial: Message) -> Message:
+        """A partial answer, with the duration of its attempt."""
+        return with_runtime(partial, self._clock() - self._attempt_began)
 
     async def _try_again(self, failure: Failure, attempt: int, assembly: Assembly) -> bool:
         """Wait after a failed attempt. Returns False if something else comes before the next."""
@@ -404,16 +406,16 @@ class Loop:
 
     def _take_batch(self) -> Batch:
         """The batch that the last stream started, or a new one."""
-        batch, self._batch = self._batch or self._new_batch(), None
+        batch, self._batch = self._batch or self._new_batch(self._context()), None
         return batch
 
-    def _new_batch(self) -> Batch:
-        context = CallContext(context=self._context(), active=self._active, states=self._journal)
-        return Batch(self._prepared.toolbox, self._sink, context)
+    def _new_batch(self, context: Context) -> Batch:
+        calls = CallContext(context=context, active=self._active, states=self._journal)
+        return Batch(self._prepared.toolbox, self._sink, calls)
 
     async def _run_calls(self, calls: tuple[ToolCall, ...]) -> None:
         """Run calls of the last answer, and commit the results of those that ended."""
-        if self._active is None:  # the answer is from an earlier run
+        if self._active is None and self._agent.active is not None:  # an answer of an earlier run
             before = Context(self._info, self._history.turn, self._history.before_last_calls)
             try:
                 self._active = await prepare.active_tools(self._agent, before, self._interruption)

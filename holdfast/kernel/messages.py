@@ -257,12 +257,12 @@ class Message(Value, frozen=True):
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls among the parts."""
-        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+        return tuple([part for part in self.parts if isinstance(part, ToolCall)])
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
         """The tool results among the parts."""
-        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+        return tuple([part for part in self.parts if isinstance(part, ToolResult)])
 
 
 Prompt: TypeAlias = Union[str, Part, Message, Sequence[Part]]

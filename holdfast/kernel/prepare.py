@@ -196,7 +196,9 @@ async def build_request(
 ) -> Request:
     """The next request to the model; `active` names the tools it may call, None for all."""
     messages, specs = worded(history.to_send(), agent.policy.wording), agent.specs
-    _log_removed("the history", history.take_removed())
+    removed = history.take_removed()
+    if removed is not NOTHING_REMOVED:
+        _log_removed("the history", removed)
     if active is not None:
         specs = tuple(spec for spec in specs if spec.name in active)
     if agent.project is not None:
@@ -207,7 +209,8 @@ async def build_request(
             raise ConfigError(f"project returned {projected!r:.80}: return a list of messages")
         projection = repaired(projected, trim_of(agent))
         messages = projection.messages()
-        _log_removed("what project returned", projection.removed)
+        if projection.removed is not NOTHING_REMOVED:
+            _log_removed("what project returned", projection.removed)
     form = agent.form
     return Request(
         system=agent.system,
