@@ -61,6 +61,8 @@ class FencedChat:
         self._trim = trim
         self._epoch = chat.epoch
         self.chat = chat
+        self.fence = fence_of(chat)
+        """The state that a write must still find."""
         self.history = History((), trim)
         self._history_at: int | None = None
         """`history_version` of the chat as of `history`."""
@@ -90,11 +92,6 @@ class FencedChat:
         """Number of results recorded while other calls ran; `journal` does not contain them."""
 
     # --- reading ---
-
-    @property
-    def fence(self) -> Fence:
-        """The state that a write must still find."""
-        return fence_of(self.chat)
 
     def stretch(self) -> Stretch:
         """This ownership of the chat, for an observer."""
@@ -192,7 +189,7 @@ class FencedChat:
         return await queries.load(tx, self.chat.id, self._history_at)
 
     def _take_row(self, chat: ChatRow) -> None:
-        self.chat = chat
+        self.chat, self.fence = chat, fence_of(chat)
         if chat.snapshot_version >= self.newest.snapshot_version:
             self.newest = chat
 

@@ -52,4 +52,6 @@ async def discard(batch: Batch, leftover: Leftover, open_calls: Sequence[ToolCal
 
 def without(writes: Mapping[str, object], results: Sequence[ToolResult]) -> tuple[ToolResult, ...]:
     """The results of calls without writes: the others are valid only with their writes."""
+    if not writes:
+        return tuple(results)
     return tuple(result for result in results if result.call_id not in writes)
