@@ -6,7 +6,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check fmt types cluster bench clean
+.PHONY: help run test check fmt types docs cluster bench clean
 
 PYTHON ?=  # the interpreter for .venv; if empty, the first one on PATH that is new enough
 PEERS ?=  # other frameworks to measure too, as in: make bench PEERS="agno langgraph"
@@ -50,6 +50,9 @@ fmt: .venv/ready  ## format, and fix what the linter can fix
 types: .venv/ready  ## regenerate the page's API types, after a change of the API
 	$(bin)/python -m tests.server.typescript
 
+docs: .venv/ready  ## build the documentation site in .docs/site
+	$(bin)/python docs/build.py
+
 cluster: .venv/ready  ## run three replicas on PostgreSQL with a load balancer, on this machine
 	$(bin)/python examples/cluster.py
 
@@ -58,7 +61,7 @@ bench: .venv/ready  ## run the benchmarks; PEERS=all includes other frameworks
 	$(bin)/python -m bench $(if $(PEERS),--peers $(PEERS))
 
 clean:  ## remove everything that make has installed or built
-	rm -rf .venv .tools dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .docs .venv .tools dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	rm -rf ui/node_modules holdfast/server/built
 	find holdfast tests bench ui -name __pycache__ -prune -exec rm -rf {} +
 

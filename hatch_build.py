@@ -1,10 +1,12 @@
-"""A wheel and an sdist have the page in them: it is built first, when that is due.
+"""Hooks of the build of a wheel or an sdist: the page, and the README of the package index.
 
-An editable install is for those who build it themselves, with make.
+The page is built first if it is outdated; not for an editable install, whose page make builds. The
+README gets links to the source, since its relative links lead nowhere on a package index.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 
 from hatchling.builders.config import BuilderConfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 
 class Page(BuildHookInterface[BuilderConfig]):
@@ -28,3 +31,11 @@ class Page(BuildHookInterface[BuilderConfig]):
     def _run(self, *words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
         script = Path(self.root, "ui", "build.py")
         return subprocess.run([sys.executable, str(script), *words], check=False, **options)
+
+
+class Readme(MetadataHookInterface):
+    def update(self, metadata: dict[str, Any]) -> None:
+        text = Path(self.root, "README.md").read_text("utf-8")
+        source = metadata["urls"]["Source"]
+        text = re.sub(r"\]\((?!https?:|#)([^)]+)\)", rf"]({source}\1)", text)
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}

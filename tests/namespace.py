@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Final
 
 import holdfast
+from docs.build import NAMESPACES as NAMESPACES
 from tests.server.reference import placed, table
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "python.md"
 PACKAGE: Final = Path(holdfast.__file__).parent
 COMMAND: Final = "python -m tests.namespace"
 FRONT: Final = "holdfast"
-NAMESPACES: Final = ("messages", "events", "errors", "models", "options", "hooks", "chats")
-"""Modules that only import: their names are listed in the page, like those of `holdfast` itself."""
 
 
 def public_names(namespace: str) -> dict[str, str]:
