@@ -175,13 +175,13 @@ class Anybody:
         self._db = db
 
     async def caller(self, request: Any) -> Any:
-        from holdfast.server.policy import ApiCaller
+        from holdfast.server.access_policy import ApiCaller
 
         return ApiCaller("ann", "member")
 
     async def access(self, caller: Any, chat_id: str) -> Any:
         from holdfast.chat.row_lock import read_chat
-        from holdfast.server.policy import ChatAccess, ChatRelation
+        from holdfast.server.access_policy import ChatAccess, ChatRelation
 
         row = await self._db.read(lambda tx: read_chat(tx, chat_id))
         return ChatAccess(row, ChatRelation(owns=True))

@@ -35,9 +35,9 @@ from holdfast.chat.stream import (
     ChatStream as ChatStream,
     Cursor as Cursor,
 )
-from holdfast.client.chat import (
+from holdfast.client.remote_chat import (
     RemoteChat as RemoteChat,
 )
-from holdfast.client.host import (
+from holdfast.client.remote_host import (
     RemoteHost as RemoteHost,
 )

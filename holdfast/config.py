@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from holdfast.kernel.model import Effort
-    from holdfast.server.policy import Role, Scope
+    from holdfast.server.access_policy import Role, Scope
 
 Color = Literal["auto", "always", "never"]
 NAMED_BY_OPTION = "chosen by --model"

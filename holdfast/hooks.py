@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.kernel.context import (
+from holdfast.kernel.hook_context import (
     ChatInfo as ChatInfo,
     Context as Context,
 )

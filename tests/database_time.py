@@ -20,7 +20,7 @@ from asyncpg.protocol import Protocol
 
 from holdfast.store.postgres import database as postgres
 from holdfast.store.postgres.listener import Listener
-from holdfast.store.postgres.notifier import CHANGED, Notifier
+from holdfast.store.postgres.notification_sender import CHANGED, Notifier
 from holdfast.store.sqlite import executors as sqlite
 from holdfast.testing import VirtualLoop
 

@@ -37,9 +37,9 @@ from holdfast.chats import Rule
 from holdfast.errors import ChatError, ChatNotFound, ConfigError
 from holdfast.hooks import Deny
 from holdfast.host import serving
-from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.messages import ToolResult
 from holdfast.kernel.model import TextDelta
+from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.kernel.tool import Tool
 from holdfast.messages import Text
 from holdfast.providers.demo import Demo

@@ -25,9 +25,9 @@ import anyio
 from msgspec import Struct, structs
 
 from holdfast.chat import queries
+from holdfast.chat.base_event_iterator import EventIterator
 from holdfast.chat.change_feed import Feed
 from holdfast.chat.errors import ChatNotFound, InvalidInput
-from holdfast.chat.event_iterator import EventIterator
 from holdfast.chat.queue import read_queue
 from holdfast.chat.row_lock import read_chat
 from holdfast.chat.rows import ChatRow, Queued, Status, Stored

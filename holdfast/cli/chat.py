@@ -9,7 +9,7 @@ from typing import TextIO, cast
 
 from holdfast.cli import one_answer
 from holdfast.cli.chat_source import connected
-from holdfast.cli.prompt_input import prompt_of
+from holdfast.cli.prompt_sources import prompt_of
 from holdfast.cli.run import colored
 from holdfast.cli.terminal import OutputStream
 from holdfast.cli.trust_prompt import ensure_trusted

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.parsers.argument_parser import Parser, Verb
-from holdfast.providers import profiles
+from holdfast.providers import profile_lookup
 from holdfast.providers.model_factory import DEMO_NAME
 from holdfast.providers.provider_catalog import PROVIDERS
 
@@ -92,7 +92,7 @@ def _described(action: Action) -> OptionSpec:
 
 
 def model_names() -> tuple[str, ...]:
-    known = (f"{name}:{id}" for name in PROVIDERS for id in profiles.models(name))
+    known = (f"{name}:{id}" for name in PROVIDERS for id in profile_lookup.models(name))
     return (DEMO_NAME, *known)
 
 

@@ -41,7 +41,7 @@ async def exported(options: ExportOptions) -> str:
     """The text of the chat, read from a server or a database."""
     server = server_of(options.where)
     if server is not None:
-        from holdfast.client.host import RemoteHost
+        from holdfast.client.remote_host import RemoteHost
 
         say_which(options.where, server.url)
         async with asking(server) as line:

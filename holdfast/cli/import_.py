@@ -12,7 +12,7 @@ from holdfast.chat.export import parse
 from holdfast.chat.snapshots import Snapshot
 from holdfast.cli.chat_source import DIRECTORY_LABEL
 from holdfast.cli.exit_codes import ExitCode
-from holdfast.cli.saved_history import exported, is_history
+from holdfast.cli.history_to_chat import exported, is_history
 from holdfast.cli.target import ask_instead, asking, database_of, say_which, server_of, writing
 from holdfast.cli.trust_prompt import ensure_trusted_settings
 from holdfast.cli.wording import count
@@ -82,7 +82,7 @@ async def _restore(sources: Sequence[ExportFile], options: ImportOptions) -> Non
     if server is None:
         await _in_database(sources, options)
         return
-    from holdfast.client.host import RemoteHost
+    from holdfast.client.remote_host import RemoteHost
 
     say_which(options.where, server.url)
     async with asking(server) as line:
@@ -96,8 +96,8 @@ async def _in_database(sources: Sequence[ExportFile], options: ImportOptions) ->
     from holdfast.cli.agents import BaseDirectories, agents_of
     from holdfast.cli.settings import read_settings
     from holdfast.host import serving
+    from holdfast.server.access_policy import LOCAL
     from holdfast.server.identity.users import find_user_called
-    from holdfast.server.policy import LOCAL
 
     database = database_of(options.where, makes=True)
     say_which(options.where, database)

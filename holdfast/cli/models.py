@@ -13,7 +13,7 @@ from holdfast.cli.wording import columns
 from holdfast.config import data_directory, default_model
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Value, encode
-from holdfast.providers import profiles
+from holdfast.providers import profile_lookup
 from holdfast.providers.model_factory import DEMO_NAME, unusable_providers, usable_providers
 from holdfast.providers.profile import Price, Profile
 from holdfast.providers.provider_catalog import PROVIDERS
@@ -116,12 +116,12 @@ def listing(provider: str, environ: Mapping[str, str], settings: str | None) -> 
         name = provider.partition(":")[0]
         near = f": did you mean {name}?" if name in statuses else did_you_mean(name, statuses)
         raise ConfigError(f"unknown provider {provider!r}{near} (holdfast models lists them)")
-    known = tuple(_known(provider, id) for id in profiles.models(provider))
-    return ProviderModels(statuses[provider], profiles.profile_file().date, known)
+    known = tuple(_known(provider, id) for id in profile_lookup.models(provider))
+    return ProviderModels(statuses[provider], profile_lookup.profile_file().date, known)
 
 
 def _known(provider: str, id: str) -> KnownModel:
-    it: Profile = profiles.lookup(provider, id)
+    it: Profile = profile_lookup.lookup(provider, id)
     return KnownModel(f"{provider}:{id}", it.window, it.max_output, it.price, it.efforts)
 
 

@@ -18,7 +18,7 @@ from holdfast.cli.chat_source import Connection, connected
 from holdfast.cli.controlling_terminal import Tty
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.json_lines import JsonView
-from holdfast.cli.prompt_input import prompt_of, read_stdin
+from holdfast.cli.prompt_sources import prompt_of, read_stdin
 from holdfast.cli.run import EXIT_CODES, colored, quiet_logs
 from holdfast.cli.signals import stopping
 from holdfast.cli.stream_adapter import ConnectionMonitor, StreamAdapter

@@ -16,7 +16,7 @@ from holdfast.cli.controlling_terminal import Tty
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.import_tools import load_tools
 from holdfast.cli.json_lines import JsonView
-from holdfast.cli.prompt_input import prompt_of, read_stdin
+from holdfast.cli.prompt_sources import prompt_of, read_stdin
 from holdfast.cli.run_until_idle import Conversation, RunView
 from holdfast.cli.terminal import OutputStream
 from holdfast.cli.view import View

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
-from holdfast.cli.accounts import AUDIT_ADDRESS
+from holdfast.cli.account_backends import AUDIT_ADDRESS
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.target import database_of, key_file, refuse_missing, writing
 from holdfast.cli.trust_prompt import ensure_trusted

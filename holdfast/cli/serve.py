@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast.cli.allocator import return_large_blocks
-from holdfast.cli.cluster import ClusterLink, answering, asking, attach, linked
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.local_host import opened, who_answers
+from holdfast.cli.replica_link import ClusterLink, answering, asking, attach, linked
 from holdfast.cli.serve_config import ServeConfig, resolve_config
 from holdfast.cli.settings import HoldfastSettings, base_urls_of
 from holdfast.cli.trust_prompt import ensure_trusted_settings

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.cli.agents import AgentRegistry, BaseDirectories
-from holdfast.cli.cluster import cluster_secret
+from holdfast.cli.replica_link import cluster_secret
 from holdfast.cli.settings import HoldfastSettings, Mistakes, ServerSettings, examine
 from holdfast.cli.target import create_data_directory, is_loopback, key_file, own_database
 from holdfast.cli.telemetry import Telemetry, TelemetryContext, set_up_telemetry

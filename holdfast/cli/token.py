@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from holdfast.cli.accounts import Accounts, DatabaseAccounts, ServerAccounts, TokenRequest
+from holdfast.cli.account_backends import Accounts, DatabaseAccounts, ServerAccounts, TokenRequest
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.target import (
     ask_instead,

@@ -1,7 +1,8 @@
 """The client: chats on a remote server, with the interface of chats in this process.
 
-Read `connect.py` first: `holdfast.connect` gives a `RemoteHost` (`host.py`), which gives
-`RemoteChat`s (`chat.py`, `queue.py`). A program written against `holdfast.open` works unchanged.
+Read `connect.py` first: `holdfast.connect` gives a `RemoteHost` (`remote_host.py`), which gives
+`RemoteChat`s (`remote_chat.py`, `remote_queue.py`). A program written against `holdfast.open` works
+unchanged.
 
 - **Changes take effect once.** Every change carries an idempotency key, so `transport.py` sends a
   request again when no response came (`retry.py` decides when).

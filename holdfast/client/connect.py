@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from holdfast.client.host import RemoteHost
+from holdfast.client.remote_host import RemoteHost
 from holdfast.client.transport import API_PREFIX, Transport
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports

@@ -13,8 +13,8 @@ import anyio
 import msgspec
 from msgspec import Struct
 
+from holdfast.chat.base_event_iterator import EventIterator
 from holdfast.chat.errors import ChatNotFound, InvalidInput, Stranded
-from holdfast.chat.event_iterator import EventIterator
 from holdfast.chat.row_lock import QUERY_OVERLAP
 from holdfast.chat.rows import BUSY, Status
 from holdfast.chat.snapshots import ChatResult, Pending, Snapshot, at_rest

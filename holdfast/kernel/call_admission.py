@@ -19,9 +19,9 @@ from msgspec import Struct
 from holdfast.kernel import tool_results
 from holdfast.kernel.approval import action, canonical
 from holdfast.kernel.channel import Sink
-from holdfast.kernel.context import Context
 from holdfast.kernel.decide import Approved, CallState, Doubtful
 from holdfast.kernel.events import Action, ToolFinished, ToolProgressed
+from holdfast.kernel.hook_context import Context
 from holdfast.kernel.messages import ToolCall, ToolResult
 from holdfast.kernel.policy import Calls
 from holdfast.kernel.ports import Ports

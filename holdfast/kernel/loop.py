@@ -11,12 +11,11 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, assert_never
 
-from holdfast.kernel import compact, prepare, tool_results
+from holdfast.kernel import prepare, summary_checkpoint, tool_results
 from holdfast.kernel.answer import cut_by
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.call_admission import CallContext
 from holdfast.kernel.channel import Sink
-from holdfast.kernel.context import ChatInfo, Context
 from holdfast.kernel.decide import (
     AwaitingAction,
     CallModel,
@@ -50,6 +49,7 @@ from holdfast.kernel.events import (
 from holdfast.kernel.execute import Batch, BatchOutcome
 from holdfast.kernel.failure_log import log_failure
 from holdfast.kernel.history import History
+from holdfast.kernel.hook_context import ChatInfo, Context
 from holdfast.kernel.inbox import Inbox, Interrupted
 from holdfast.kernel.messages import (
     AskedBy,
@@ -521,7 +521,7 @@ class Loop:
     async def _compact(self, asked_by: AskedBy | None) -> None:
         """Compact the history: shorten old results, and summarize if that is not enough."""
         now = self._prepared.compaction_input(self._history, asked_by)
-        message = compact.by_trimming(now)
+        message = summary_checkpoint.by_trimming(now)
         if message is None:
             try:
                 message = await self._summarizer.checkpoint(now)
@@ -531,5 +531,5 @@ class Loop:
         self._commit(message)
         checkpoint = message.checkpoint
         assert checkpoint is not None
-        self._commit(compact.entry_for_people(checkpoint))
+        self._commit(summary_checkpoint.entry_for_people(checkpoint))
         self._sink.put(Compacted(checkpoint.before, checkpoint.after, checkpoint.summarized))

@@ -12,16 +12,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.kernel.call_admission import Middleware, Toolbox
-from holdfast.kernel.compact import CompactionInput
-from holdfast.kernel.context import Context
 from holdfast.kernel.decide import Rules, size
 from holdfast.kernel.errors import ConfigError, PrepareError, describe
 from holdfast.kernel.history import History
+from holdfast.kernel.hook_context import Context
 from holdfast.kernel.inbox import Interrupted, Interruption
 from holdfast.kernel.messages import AskedBy, Message
 from holdfast.kernel.model import Model, Request
 from holdfast.kernel.model_context import NOTHING_REMOVED, RemovedParts, Trim, repaired, worded
 from holdfast.kernel.policy import max_result
+from holdfast.kernel.summary_checkpoint import CompactionInput
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias, Union
 from msgspec import Struct
 
 from holdfast.kernel.call_admission import awaited
-from holdfast.kernel.context import Context
 from holdfast.kernel.errors import describe
+from holdfast.kernel.hook_context import Context
 from holdfast.kernel.messages import Message
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.channel import Sink
-from holdfast.kernel.compact import CompactionInput, SummaryAnswer, by_summary
 from holdfast.kernel.errors import ModelError, classify, ungrouped
 from holdfast.kernel.events import Compacting, Event
 from holdfast.kernel.inbox import Interrupted, Interruption
@@ -14,6 +13,7 @@ from holdfast.kernel.model_call import ModelCaller
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.result import Failed
 from holdfast.kernel.retry_wait import Backoff
+from holdfast.kernel.summary_checkpoint import CompactionInput, SummaryAnswer, by_summary
 
 
 class Summarizer:

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal, TypeAlias, Union, get_args, overload
 
 from msgspec import Struct
 
-from holdfast.kernel.context import NO_CONTEXT, Context
 from holdfast.kernel.errors import ConfigError, ToolFailed
+from holdfast.kernel.hook_context import NO_CONTEXT, Context
 from holdfast.kernel.messages import ToolResult
 from holdfast.kernel.model import ToolSpec, is_native
 from holdfast.kernel.schema import Arguments, from_function, from_schema

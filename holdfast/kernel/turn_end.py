@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import anyio
 
 from holdfast.kernel import stop_guard
-from holdfast.kernel.context import Context
 from holdfast.kernel.decide import Rules
 from holdfast.kernel.errors import ContentFiltered, Escalated, InvalidOutput, classify
 from holdfast.kernel.history import History
+from holdfast.kernel.hook_context import Context
 from holdfast.kernel.inbox import Interruption
 from holdfast.kernel.messages import MarkerKind, Message, note
 from holdfast.kernel.output import Fits, Repair, judge

@@ -11,8 +11,8 @@ from contextvars import Token
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.kernel.call_admission import Proceed
-from holdfast.kernel.context import Context as HookContext
 from holdfast.kernel.errors import ConfigError, Failure, classify
+from holdfast.kernel.hook_context import Context as HookContext
 from holdfast.kernel.messages import ToolCall, encode
 from holdfast.kernel.model import Model, Request
 from holdfast.kernel.tool import Values

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.kernel.errors import ProviderError
 from holdfast.kernel.messages import Usage, Value
 from holdfast.kernel.model import Delta, Finished, Notice, Ping
-from holdfast.providers import context_limits
+from holdfast.providers import reported_context_limits
 from holdfast.providers.failure import (
     MAX_ERROR_BODY,
     ErrorCodes,
@@ -113,7 +113,7 @@ async def stream_answer(
                     timeout = CLOSE_TIMEOUT
         last = _last_deltas(decoder, events, codes)
     except ProviderError as error:
-        context_limits.report_limit(http, call.url, call.model, error)
+        reported_context_limits.report_limit(http, call.url, call.model, error)
         last = decoder.end() if error.kind in CONNECTION_ERRORS else []
         if not last:  # how the connection ends does not matter to a complete answer
             for delta in _counted(decoder):

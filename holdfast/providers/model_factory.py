@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Value
 from holdfast.kernel.model import Model
-from holdfast.providers import profiles
+from holdfast.providers import profile_lookup
 from holdfast.providers.endpoint import is_address
 from holdfast.providers.profile import Profile
 from holdfast.providers.provider_catalog import PROVIDERS, ProviderFacts, WireProtocol
@@ -106,7 +106,7 @@ def usable_providers(
     for facts in PROVIDERS.values():
         base_url = (base_urls or {}).get(facts.name)
         if _is_usable(facts, environ, base_url):
-            names = tuple(f"{facts.name}:{id}" for id in profiles.models(facts.name))
+            names = tuple(f"{facts.name}:{id}" for id in profile_lookup.models(facts.name))
             usable.append(UsableProvider(facts.name, _variable(facts, environ, base_url), names))
     return tuple(usable)
 
@@ -275,7 +275,9 @@ def _parsed(name: str) -> tuple[ProviderFacts, str]:
         why = _UNSUPPORTED_PROVIDERS.get(provider.lower()) or _suggestion(name)
         raise ConfigError(f"there is no provider {provider!r}: {why} (the known ones are {names})")
     if not id:
-        names = "".join(f", such as '{provider}:{one}'" for one in profiles.models(provider)[:1])
+        names = "".join(
+            f", such as '{provider}:{one}'" for one in profile_lookup.models(provider)[:1]
+        )
         raise ConfigError(f"{name!r} names no model: write '{provider}:model'{names}")
     if not id.isprintable():
         raise ConfigError(f"{name!r} contains a character that no model's name has")
@@ -389,8 +391,8 @@ def _profile(provider: str, id: str, profile: Profile | Mapping[str, Any] | None
         raise ConfigError(
             f"profile is {profile!r}: use Profile(…), or a dict with the fields that differ"
         )
-    listed = profiles.lookup(provider, id)
-    return profiles.with_changes(listed, profile) if profile else listed
+    listed = profile_lookup.lookup(provider, id)
+    return profile_lookup.with_changes(listed, profile) if profile else listed
 
 
 # --- Making one ---------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from holdfast.providers.request_body import encoded
-from holdfast.providers.schema_keywords import UNENFORCEABLE_KEYWORDS, JsonSchema
+from holdfast.providers.unenforceable_keywords import UNENFORCEABLE_KEYWORDS, JsonSchema
 
 _SUPPORTED_KEYWORDS: Final = frozenset(
     {

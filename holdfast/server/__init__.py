@@ -5,8 +5,8 @@ whose signature defines its route's types; `app.py` authorises the request, deco
 function and turns every error into a problem (`problem.py`). The OpenAPI document (`openapi.py`) is
 generated from the same signatures.
 
-- **Authorisation is one table.** `policy.py` maps each route to what it requires. A route that is
-  not in the table is not served. Authentication is in `identity`.
+- **Authorisation is one table.** `access_policy.py` maps each route to what it requires. A route
+  that is not in the table is not served. Authentication is in `identity`.
 - **One stream, many readers.** `fanout.py` writes to all readers together, once per tick, and
   shares one query and one encoding between readers at the same cursor. `event_codec.py` encodes;
   `sse.py` and `websocket.py` are the two kinds of connection; `chat_list_stream.py` is the stream

@@ -21,6 +21,14 @@ from holdfast.chat.host import Host
 from holdfast.kernel.errors import ConfigError, HoldfastError
 from holdfast.kernel.ports import Ports
 from holdfast.observe.metrics import MetricRegistry
+from holdfast.server.access_policy import (
+    POLICY,
+    AccessDecision,
+    ApiCaller,
+    ChatAccess,
+    Need,
+    authorise,
+)
 from holdfast.server.chat_list_stream import ChatListNotifier
 from holdfast.server.fanout import Hub, StreamOptions
 from holdfast.server.identity.audit import keep_pruned
@@ -37,7 +45,6 @@ from holdfast.server.operation import (
     Operation,
     headers_of,
 )
-from holdfast.server.policy import POLICY, AccessDecision, ApiCaller, ChatAccess, Need, authorise
 from holdfast.server.problem import (
     INTERNAL_ERROR,
     STATUS_TITLES,

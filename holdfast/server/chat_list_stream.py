@@ -19,9 +19,9 @@ import anyio
 from msgspec import Struct, structs
 
 from holdfast.chat.change_feed import Feed
+from holdfast.chat.deleted_or_unshared import lost_since, readers_of_deleted
 from holdfast.chat.errors import InvalidInput
 from holdfast.chat.listing import ReaderChat, for_reader, read_openings
-from holdfast.chat.lost_chats import lost_since, readers_of_deleted
 from holdfast.chat.read_marks import marked_since, read_marks, shared_with
 from holdfast.chat.row_lock import QUERY_OVERLAP, now_of
 from holdfast.chat.rows import SELECT_CHAT, ChatRow, chat_of

@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from holdfast.chat.errors import ChatNotFound
 from holdfast.kernel.errors import ConfigError
+from holdfast.server.access_policy import ApiCaller
 from holdfast.server.event_codec import (
     END_DELETED,
     END_FAILED,
@@ -34,7 +35,6 @@ from holdfast.server.event_codec import (
     WireEvent,
     wire_of,
 )
-from holdfast.server.policy import ApiCaller
 from holdfast.server.problem import TooMany
 
 LOG: Final = logging.getLogger("holdfast.server")

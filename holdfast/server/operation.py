@@ -19,7 +19,7 @@ from aiohttp import web
 from msgspec import Struct, structs
 
 from holdfast.chat.handle import Chat
-from holdfast.server.policy import ApiCaller
+from holdfast.server.access_policy import ApiCaller
 from holdfast.server.shared_request_types import Id
 
 if TYPE_CHECKING:

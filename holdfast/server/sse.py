@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from aiohttp import hdrs, web
 
+from holdfast.server.access_policy import ApiCaller
 from holdfast.server.event_codec import WireEvent
 from holdfast.server.fanout import EventEncoder, Hub, ReaderConnection, StreamSubject
-from holdfast.server.policy import ApiCaller
 
 SSE_HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",

@@ -13,9 +13,9 @@ from typing import Any, Final
 import anyio
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
+from holdfast.server.access_policy import ApiCaller
 from holdfast.server.event_codec import HEARTBEAT_EVENT, StreamEndReason, WireEvent
 from holdfast.server.fanout import Hub, ReaderConnection, StreamSubject
-from holdfast.server.policy import ApiCaller
 
 PROTOCOL: Final = "holdfast"
 """Subprotocol that a page offers next to its session key: browsers require one to be accepted."""

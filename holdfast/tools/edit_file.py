@@ -11,9 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 from holdfast.kernel.messages import Text, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.tools.description import description
-from holdfast.tools.escape import on_one_line, visible
+from holdfast.tools.display_text import on_one_line, visible
 from holdfast.tools.files.diff import MAX_LINES_FOR_MODELS, MAX_LINES_FOR_PEOPLE, shortened
-from holdfast.tools.files.document import decode
 from holdfast.tools.files.edits import Edit, EditError, apply
 from holdfast.tools.files.kind import kind
 from holdfast.tools.files.planned_change import (
@@ -23,6 +22,7 @@ from holdfast.tools.files.planned_change import (
     carry_out,
 )
 from holdfast.tools.files.read_versions import FileRecord, metadata, seen, written_before
+from holdfast.tools.files.text_file import decode
 from holdfast.tools.thread import to_end
 from holdfast.tools.workspace.directory import Directory, PathRefused
 

@@ -15,7 +15,7 @@ from holdfast.tools.commands import environment as environments
 from holdfast.tools.commands.output import CommandOutput, ended
 from holdfast.tools.commands.process import CommandExit, CommandProcess, start
 from holdfast.tools.description import description
-from holdfast.tools.escape import visible
+from holdfast.tools.display_text import visible
 from holdfast.tools.workspace.directory import Directory
 
 NAME: Final = "execute"

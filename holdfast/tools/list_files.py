@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from holdfast.kernel.tool import Tool, Values
 from holdfast.tools.description import description
-from holdfast.tools.escape import on_one_line
+from holdfast.tools.display_text import on_one_line
 from holdfast.tools.files.kind import size
 from holdfast.tools.workspace.directory import Directory, PathRefused
 from holdfast.tools.workspace.glob import Glob

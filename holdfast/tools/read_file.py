@@ -15,12 +15,12 @@ from msgspec import Struct
 from holdfast.kernel.messages import Content, File, Text, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.tools.description import description
-from holdfast.tools.escape import clipped, on_one_line
-from holdfast.tools.files.document import decode, is_binary, shown
+from holdfast.tools.display_text import clipped, on_one_line
 from holdfast.tools.files.excerpt import part
 from holdfast.tools.files.kind import kind, picture, size
 from holdfast.tools.files.planned_change import MAX_FILE_BYTES, MAX_LINE_SHOWN
 from holdfast.tools.files.read_versions import FileRecord, metadata
+from holdfast.tools.files.text_file import decode, is_binary, shown
 from holdfast.tools.thread import to_end
 from holdfast.tools.workspace.directory import Directory, FileContent, PathRefused
 

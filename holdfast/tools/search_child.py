@@ -19,8 +19,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from holdfast.kernel.errors import ToolFailed
-from holdfast.tools.escape import clipped, on_one_line
-from holdfast.tools.files.document import decode, is_binary, shown
+from holdfast.tools.display_text import clipped, on_one_line
+from holdfast.tools.files.text_file import decode, is_binary, shown
 from holdfast.tools.workspace.directory import Directory, PathRefused
 from holdfast.tools.workspace.glob import Glob
 from holdfast.tools.workspace.walk import DirectoryWalk

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.kernel.errors import ExpectedFailure, ToolFailed
 from holdfast.kernel.tool import Tool, Values
 from holdfast.tools.description import description
-from holdfast.tools.escape import on_one_line
+from holdfast.tools.display_text import on_one_line
 from holdfast.tools.workspace.directory import Directory
 
 if TYPE_CHECKING:

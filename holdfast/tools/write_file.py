@@ -9,14 +9,13 @@ from typing import Any, Final, Literal
 from holdfast.kernel.messages import Message, Text, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.tools.description import description
-from holdfast.tools.escape import on_one_line, visible
+from holdfast.tools.display_text import on_one_line, visible
 from holdfast.tools.files.diff import (
     MAX_LINES_FOR_MODELS,
     MAX_LINES_FOR_PEOPLE,
     invisible_changes,
     shortened,
 )
-from holdfast.tools.files.document import Document, decode, lone_surrogate, rewritten
 from holdfast.tools.files.kind import kind, size
 from holdfast.tools.files.planned_change import (
     MAX_LINE_SHOWN,
@@ -26,6 +25,7 @@ from holdfast.tools.files.planned_change import (
     current,
 )
 from holdfast.tools.files.read_versions import FileRecord, KnownVersion, metadata, seen
+from holdfast.tools.files.text_file import Document, decode, lone_surrogate, rewritten
 from holdfast.tools.thread import to_end
 from holdfast.tools.workspace.directory import Directory, FileContent
 

@@ -25,10 +25,10 @@ from holdfast.chat.rows import Charge, ChatRow, Fence, JournalCall, Partial, Que
 from holdfast.chat.transitions import runner
 from holdfast.chat.transitions.commit_step import COMMIT_STEP, Committed, StepCommit
 from holdfast.chat.transitions.runner import Advanced, Leftover
-from holdfast.kernel.context import ChatInfo, Context
 from holdfast.kernel.decide import CallState
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.history import History
+from holdfast.kernel.hook_context import ChatInfo, Context
 from holdfast.kernel.messages import Message
 from holdfast.kernel.model_context import Trim
 from holdfast.observe.observer import Stretch

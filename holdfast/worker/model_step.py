@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from holdfast.chat.errors import ChatError
 from holdfast.chat.rows import Charge
 from holdfast.chat.transitions.runner import Leftover
-from holdfast.kernel import compact
+from holdfast.kernel import summary_checkpoint
 from holdfast.kernel.assemble import Assembly
 from holdfast.kernel.errors import Failure, classify
 from holdfast.kernel.inbox import Interrupted
@@ -157,7 +157,7 @@ async def compaction_step(scope: StepScope, prepared: PreparedAgent) -> Compacti
     fenced = scope.fenced
     scope.screen.open(fenced.fence)
     now = prepared.compaction_input(fenced.history, fenced.chat.compaction)
-    trimmed = compact.by_trimming(now)
+    trimmed = summary_checkpoint.by_trimming(now)
     if trimmed is not None:
         scope.observer.compacted("trim")
         return CompactionOutcome(messages=_with_entry(trimmed))
@@ -192,7 +192,7 @@ def _summarizer(scope: StepScope, prepared: PreparedAgent, caller: ModelCaller) 
 def _with_entry(checkpoint: Message) -> tuple[Message, Message]:
     """A checkpoint, with its entry for people."""
     assert checkpoint.checkpoint is not None
-    return checkpoint, compact.entry_for_people(checkpoint.checkpoint)
+    return checkpoint, summary_checkpoint.entry_for_people(checkpoint.checkpoint)
 
 
 def _charge(prepared: PreparedAgent, tally: RunCounters) -> tuple[Charge, ...]:

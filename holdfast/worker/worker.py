@@ -15,9 +15,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from holdfast.agent import Agent
+from holdfast.chat.deleted_or_unshared import forget_tombstones
 from holdfast.chat.errors import ChatError
 from holdfast.chat.idempotency import forget_old_keys
-from holdfast.chat.lost_chats import forget_tombstones
 from holdfast.chat.rows import ChatRow
 from holdfast.chat.transitions import claims
 from holdfast.chat.transitions.claims import ClaimPool

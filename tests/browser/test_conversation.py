@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Route, WebSocketRoute, expect
 
-from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.model import PartEnded, ReasoningDelta
+from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.testing import call, fail, lost
 from tests.browser.harness import (
     HeldRequests,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.cli.accounts import ServerAccounts, TokenRequest
+from holdfast.cli.account_backends import ServerAccounts, TokenRequest
 from holdfast.client.connect import reach
 from holdfast.server.identity.tokens import list_tokens
 from holdfast.store.database import Database

@@ -18,11 +18,11 @@ from holdfast.cli import completion
 from holdfast.cli.command_line import VERBS, top_parser
 from holdfast.cli.parsers.models_and_completion import SHELLS
 from holdfast.cli.parsers.shared_options import COLORS, EFFORTS
-from holdfast.providers import profiles
+from holdfast.providers import profile_lookup
 from holdfast.providers.model_factory import DEMO_NAME
 from holdfast.providers.provider_catalog import PROVIDERS
 
-GROQ: Final = [f"groq:{id}" for id in profiles.models("groq")]
+GROQ: Final = [f"groq:{id}" for id in profile_lookup.models("groq")]
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 
 
@@ -174,7 +174,7 @@ def test_the_script_can_be_read_by_its_shell(shell: str, tmp_path: Path) -> None
 def test_the_script_knows_every_verb_option_choice_and_model(shell: str) -> None:
     text = script(shell)
     known = [*VERBS, DEMO_NAME, *PROVIDERS, *EFFORTS, *COLORS, *SHELLS]
-    known += [f"{name}:{id}" for name in PROVIDERS for id in profiles.models(name)]
+    known += [f"{name}:{id}" for name in PROVIDERS for id in profile_lookup.models(name)]
     for parser in (top_parser(), *(verb.parser() for verb in VERBS.values())):
         for action in parser._actions:
             for name in action.option_strings:

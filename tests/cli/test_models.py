@@ -12,7 +12,7 @@ import pytest
 from holdfast.cli.models import main, table
 from holdfast.cli.trust import find_settings, trust
 from holdfast.kernel.errors import ConfigError
-from holdfast.providers import profiles
+from holdfast.providers import profile_lookup
 from holdfast.providers.model_factory import DEMO_NAME
 from holdfast.providers.provider_catalog import PROVIDERS
 
@@ -182,12 +182,12 @@ def test_the_models_of_a_provider_are_listed_as_their_profiles_say(shown: Any) -
     row = line_of("groq:openai/gpt-oss-20b", text)
     assert row == "groq:openai/gpt-oss-20b 131,072 0.075 0.30 low medium high"
     assert line_of("groq:qwen/qwen3.8-27b", text).endswith("4.00 cannot be set")
-    assert profiles.profile_file().date in text
-    assert [line_of(f"groq:{id}", text) for id in profiles.models("groq")]
+    assert profile_lookup.profile_file().date in text
+    assert [line_of(f"groq:{id}", text) for id in profile_lookup.models("groq")]
 
 
 def test_what_a_long_prompt_costs_stands_below_the_model(shown: Any) -> None:
-    price = profiles.lookup("google", "gemini-2.5-pro").price
+    price = profile_lookup.lookup("google", "gemini-2.5-pro").price
     assert price is not None
     assert price.long is not None
     assert (price.long.above, price.long.input, price.long.output) == (200_000, 2.5, 15)
@@ -207,10 +207,10 @@ def test_the_listing_as_json_has_every_known_model(provider: str, shown: Any) ->
     found = shown({}, provider, as_json=True)
     assert found["provider"]["name"] == provider
     assert [one["name"] for one in found["models"]] == [
-        f"{provider}:{id}" for id in profiles.models(provider)
+        f"{provider}:{id}" for id in profile_lookup.models(provider)
     ]
     for one in found["models"]:
-        known = profiles.lookup(provider, one["name"].partition(":")[2])
+        known = profile_lookup.lookup(provider, one["name"].partition(":")[2])
         assert one["window"] == known.window
         assert (one["price"] or {}).get("input") == (known.price and known.price.input)
         assert one["efforts"] == (None if known.efforts is None else list(known.efforts))

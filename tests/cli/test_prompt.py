@@ -12,8 +12,8 @@ from typing import BinaryIO
 
 import pytest
 
-from holdfast.cli import prompt_input
-from holdfast.cli.prompt_input import attachment, prompt_of, read_stdin
+from holdfast.cli import prompt_sources
+from holdfast.cli.prompt_sources import attachment, prompt_of, read_stdin
 from holdfast.errors import ConfigError
 from holdfast.messages import File, Text
 
@@ -58,7 +58,7 @@ def test_a_file_that_is_not_there_or_too_large_is_refused(tmp_path: Path) -> Non
         attachment(str(tmp_path))
     large = tmp_path / "large"
     with large.open("wb") as opened:
-        opened.truncate(prompt_input.MAX_ATTACHMENT + 1)
+        opened.truncate(prompt_sources.MAX_ATTACHMENT + 1)
     with pytest.raises(ConfigError, match="attach a part of it"):
         attachment(str(large))
 
@@ -86,7 +86,7 @@ def test_a_pipe_is_read_to_its_end(pipe: BinaryIO) -> None:
 def test_a_pipe_that_somebody_has_made_not_to_wait_is_waited_for(
     pipe: BinaryIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prompt_input, "PIPE_WAIT", 0.0)
+    monkeypatch.setattr(prompt_sources, "PIPE_WAIT", 0.0)
     os.set_blocking(sys.stdin.fileno(), False)
 
     def note(text: str) -> None:
@@ -99,7 +99,7 @@ def test_a_pipe_that_somebody_has_made_not_to_wait_is_waited_for(
 def test_whoever_leaves_a_pipe_open_is_told_what_is_waited_for(
     pipe: BinaryIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prompt_input, "PIPE_WAIT", 0.0)
+    monkeypatch.setattr(prompt_sources, "PIPE_WAIT", 0.0)
     notes: list[str] = []
 
     def note(text: str) -> None:
@@ -111,7 +111,7 @@ def test_whoever_leaves_a_pipe_open_is_told_what_is_waited_for(
 
 
 def test_too_much_is_refused(pipe: BinaryIO, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompt_input, "MAX_STDIN", 3)
+    monkeypatch.setattr(prompt_sources, "MAX_STDIN", 3)
     pipe.write(b"four")
     pipe.close()
     with pytest.raises(ConfigError, match="--dir"):

@@ -11,8 +11,8 @@ from hypothesis import given
 
 from holdfast.chat.export import parse
 from holdfast.chat.journal import NO_RESULT_TEXT
+from holdfast.cli.history_to_chat import exported, is_history
 from holdfast.cli.import_ import read
-from holdfast.cli.saved_history import exported, is_history
 from holdfast.kernel.errors import ConfigError
 from holdfast.messages import Message, dump, load
 from tests.cli.test_transfer import say

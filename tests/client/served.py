@@ -18,9 +18,9 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from holdfast.agent import Agent
 from holdfast.client.connect import connect
-from holdfast.client.host import RemoteHost
+from holdfast.client.remote_host import RemoteHost
 from holdfast.kernel.ports import Ports
-from holdfast.server.policy import ALL_SCOPES, ApiCaller
+from holdfast.server.access_policy import ALL_SCOPES, ApiCaller
 from holdfast.server.problem import Unauthenticated
 from holdfast.store.database import Database
 from holdfast.testing import Clock

@@ -16,9 +16,9 @@ from holdfast.chat.host import Host
 from holdfast.chat.queue import MAX_QUEUED
 from holdfast.chat.rows import Rule, Status
 from holdfast.chat.state_machine import Transition
-from holdfast.client.chat import RemoteChat
 from holdfast.client.errors import RemoteError, error_of
-from holdfast.client.host import RemoteHost
+from holdfast.client.remote_chat import RemoteChat
+from holdfast.client.remote_host import RemoteHost
 from holdfast.host import serving
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.errors import ConfigError, FormatError, HoldfastError

@@ -19,13 +19,13 @@ from holdfast.chat.host import Host
 from holdfast.chat.interface import ChatHandle, ChatHost, ChatQueue
 from holdfast.chat.rows import Rule
 from holdfast.chat.stream import ChatStream, MessageChanged
-from holdfast.client.chat import RemoteChat
-from holdfast.client.host import RemoteHost
-from holdfast.client.queue import RemoteQueue
+from holdfast.client.remote_chat import RemoteChat
+from holdfast.client.remote_host import RemoteHost
+from holdfast.client.remote_queue import RemoteQueue
 from holdfast.client.stream import RemoteStream
 from holdfast.host import serving
-from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.messages import File, Part, Source, Text
+from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.kernel.tool import Deny
 from holdfast.server.identity.shares import NewShare, share
 from holdfast.server.identity.users import create_user

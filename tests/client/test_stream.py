@@ -24,9 +24,9 @@ from holdfast.chat.stream import (
     Reset,
     StreamEvent,
 )
-from holdfast.client.chat import RemoteChat
 from holdfast.client.connect import DEFAULT_PATIENCE, connect
 from holdfast.client.errors import RemoteError, Unreachable
+from holdfast.client.remote_chat import RemoteChat
 from holdfast.client.stream import SILENCE_TIMEOUT, RemoteStream
 from holdfast.kernel.messages import File, Message, ToolResult
 from holdfast.providers.sse import MAX_EVENT_BYTES

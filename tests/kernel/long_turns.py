@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from holdfast import Tool, tool
-from holdfast.kernel.compact import SUMMARY_INSTRUCTIONS, SUMMARY_SECTIONS
 from holdfast.kernel.model import Request
 from holdfast.kernel.model_context import estimate_all
+from holdfast.kernel.summary_checkpoint import SUMMARY_INSTRUCTIONS, SUMMARY_SECTIONS
 from holdfast.options import ContextLimits, Policy
 from holdfast.testing import ScriptedModel, call, usage
 

@@ -11,12 +11,6 @@ from hypothesis import strategies as st
 from holdfast import Agent, Run, RunResult, Tool, tool
 from holdfast.errors import ProviderError, RunFailed
 from holdfast.hooks import Context, Inject, Stopping
-from holdfast.kernel.compact import (
-    SUMMARY_INSTRUCTIONS,
-    SUMMARY_PREFIX,
-    SUMMARY_SECTIONS,
-    transcript,
-)
 from holdfast.kernel.errors import ConfigError, FailureKind
 from holdfast.kernel.events import (
     Compacted,
@@ -50,6 +44,12 @@ from holdfast.kernel.messages import (
 )
 from holdfast.kernel.model import Model, Request, TextDelta
 from holdfast.kernel.model_context import Trim, estimate, view
+from holdfast.kernel.summary_checkpoint import (
+    SUMMARY_INSTRUCTIONS,
+    SUMMARY_PREFIX,
+    SUMMARY_SECTIONS,
+    transcript,
+)
 from holdfast.options import ContextLimits, Policy, Retry, Wording
 from holdfast.testing import (
     ScriptedModel,

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.kernel.compact import SummaryFailed
 from holdfast.kernel.errors import (
     FAILURE_KINDS,
     MAX_DETAIL,
@@ -34,6 +33,7 @@ from holdfast.kernel.errors import (
     redact,
 )
 from holdfast.kernel.messages import decode, encode
+from holdfast.kernel.summary_checkpoint import SummaryFailed
 
 RETRYABLE_STATUSES: Final = {408, 409, 425, 429, 500, 502, 503, 504, *range(520, 530)}
 RETRYABLE_KINDS: Final = {

@@ -10,11 +10,11 @@ import pytest
 
 from holdfast import Agent, Run, RunResult, tool
 from holdfast.errors import ConfigError, ProviderError, RunFailed
-from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.errors import FAILURE_KINDS, FailureKind
 from holdfast.kernel.events import Event, Retrying, RunEnded, Warned
 from holdfast.kernel.messages import Message, Text, ToolCall, user_message
 from holdfast.kernel.model import Delta, Finished, Model, Request, TextDelta
+from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.models import Fallback, ProviderTool
 from holdfast.options import ContextLimits, Policy, Retry, Stream
 from holdfast.testing import (

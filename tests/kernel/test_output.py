@@ -18,13 +18,13 @@ from pydantic import BaseModel, Field, field_validator
 from holdfast import tool
 from holdfast.errors import ConfigError, RunFailed
 from holdfast.hooks import Context, Inject, Stopping
-from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.errors import InvalidOutput
 from holdfast.kernel.events import Delivered, RunEnded
 from holdfast.kernel.messages import Injection, encode, injected, note
 from holdfast.kernel.model import PartAdded
 from holdfast.kernel.output import Fits, Misfit, Output, Repair, judge, spoken
 from holdfast.kernel.policy import Wording
+from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.messages import Message, Text
 from holdfast.options import Policy
 from holdfast.testing import ScriptItem, call, fail, finish, pause, say

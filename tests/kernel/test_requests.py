@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from holdfast.hooks import Context
-from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.events import (
     Retrying,
 )
 from holdfast.kernel.messages import Text, ToolCall, ToolResult, results_message, user_message
+from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.messages import Message
 from holdfast.models import Block, ProviderTool, Settings
 from holdfast.options import Policy

@@ -11,7 +11,6 @@ import pytest
 from holdfast import Agent, Run, tool
 from holdfast.errors import RunOver
 from holdfast.hooks import Context, Inject
-from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.events import (
     Delivered,
     MessageCommitted,
@@ -21,6 +20,7 @@ from holdfast.kernel.events import (
     ToolStarted,
 )
 from holdfast.kernel.messages import user_message
+from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.messages import Message, Text
 from holdfast.options import Policy
 from holdfast.testing import call, fail, finish, hang, pause, say

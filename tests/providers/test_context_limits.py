@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast import Agent
-from holdfast.kernel.compact import SUMMARY_SECTIONS
+from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.providers.provider_catalog import WireProtocol
 from holdfast.testing import ports, say
 from holdfast.testing.fake.faults import respond

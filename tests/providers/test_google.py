@@ -48,7 +48,7 @@ from holdfast.kernel.model import (
 )
 from holdfast.kernel.policy import Retry
 from holdfast.options import Policy
-from holdfast.providers import profiles
+from holdfast.providers import profile_lookup
 from holdfast.providers.google import Google
 from holdfast.providers.google.decoder import GoogleDecoder
 from holdfast.providers.http import HttpClient
@@ -348,9 +348,9 @@ OLDER = (  # not in the file
 
 
 @pytest.mark.parametrize("effort", [None, *EFFORTS])
-@pytest.mark.parametrize("id", [*profiles.models("google"), *OLDER])
+@pytest.mark.parametrize("id", [*profile_lookup.models("google"), *OLDER])
 async def test_every_model_is_asked_in_a_way_that_it_takes(id: str, effort: Effort | None) -> None:
-    model, fake = google(say("Hello."), model=id, profile=profiles.lookup("google", id))
+    model, fake = google(say("Hello."), model=id, profile=profile_lookup.lookup("google", id))
     request = Request(
         messages=(
             ASKED,

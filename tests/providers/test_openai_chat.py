@@ -29,7 +29,7 @@ from holdfast.providers.openai_chat import OpenAIChat
 from holdfast.providers.openai_chat.decoder import ERROR_CODES
 from holdfast.providers.openai_chat.quirks import QUIRKS, Quirks
 from holdfast.providers.profile import UNKNOWN, Price, Profile
-from holdfast.providers.profiles import lookup
+from holdfast.providers.profile_lookup import lookup
 from holdfast.testing import call_raw, conformance, cut, fail, ports, say, think, usage
 from holdfast.testing.fake.faults import garbled, lost, opens, raw, respond
 from holdfast.testing.fake.provider import FakeProvider

@@ -25,7 +25,7 @@ from holdfast.kernel.messages import (
 from holdfast.kernel.model import Block, Effort, ProviderTool, Request, Settings, Shape, ToolSpec
 from holdfast.providers.openai_responses.request import encode
 from holdfast.providers.profile import UNKNOWN, Profile
-from holdfast.providers.profiles import lookup
+from holdfast.providers.profile_lookup import lookup
 from holdfast.testing.fake.dialect_interface import ReceivedRequest
 from holdfast.testing.fake.openai_responses import new_dialect
 

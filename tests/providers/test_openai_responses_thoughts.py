@@ -14,7 +14,7 @@ from holdfast.kernel.messages import Message, dump, load, user_message
 from holdfast.kernel.model import Notice, Request, Settings
 from holdfast.options import Policy, Retry
 from holdfast.providers.openai_responses import OpenAIResponses
-from holdfast.providers.profiles import lookup
+from holdfast.providers.profile_lookup import lookup
 from holdfast.testing import fail, ports, say, think
 from holdfast.testing.fake.dialect_interface import ReceivedRequest
 from holdfast.testing.fake.faults import opens, respond

@@ -15,7 +15,13 @@ import pytest
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import EFFORTS
 from holdfast.providers.profile import UNKNOWN, Price, Profile
-from holdfast.providers.profiles import ProfileFile, lookup, models, profile_file, with_changes
+from holdfast.providers.profile_lookup import (
+    ProfileFile,
+    lookup,
+    models,
+    profile_file,
+    with_changes,
+)
 from holdfast.providers.provider_catalog import PROVIDERS
 
 ENTRIES = [

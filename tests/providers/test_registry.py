@@ -22,7 +22,7 @@ from holdfast.providers.http import HttpResponse
 from holdfast.providers.model_factory import model, unusable_providers, usable_providers
 from holdfast.providers.openai_chat.quirks import COMPATIBLE, QUIRKS
 from holdfast.providers.profile import UNKNOWN, Price, Profile
-from holdfast.providers.profiles import lookup, models
+from holdfast.providers.profile_lookup import lookup, models
 from holdfast.providers.provider_catalog import PROVIDERS, WireProtocol
 from holdfast.testing import usage
 from holdfast.testing.fake.provider import FakeProvider

@@ -23,9 +23,9 @@ from holdfast.chat.host import Host
 from holdfast.chat.row_lock import read_chat
 from holdfast.host import serving
 from holdfast.kernel.ports import Ports
+from holdfast.server.access_policy import ALL_SCOPES, ApiCaller, ChatAccess, ChatRelation, Role
 from holdfast.server.app import API_PREFIX, ApiServer, Identity, Limits, application
 from holdfast.server.json import from_json, to_json
-from holdfast.server.policy import ALL_SCOPES, ApiCaller, ChatAccess, ChatRelation, Role
 from holdfast.server.problem import Unauthenticated
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ScriptedModel, ports

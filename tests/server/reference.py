@@ -28,11 +28,11 @@ from holdfast.kernel.errors import ConfigError
 from holdfast.live import buffer
 from holdfast.live.delta_fragments import Fragment
 from holdfast.server import app, chat_list_stream, event_codec, shared_request_types
+from holdfast.server.access_policy import POLICY
 from holdfast.server.fanout import StreamOptions
 from holdfast.server.identity import origin_check, sessions, shares, tokens
 from holdfast.server.identity.slow_clients import SlowClientLimits
 from holdfast.server.operation import OPERATIONS, Operation
-from holdfast.server.policy import POLICY
 from holdfast.server.problem import (
     _STATUS,
     INTERNAL_ERROR,

@@ -13,12 +13,12 @@ from holdfast.cli.agents import BaseDirectories, agents_of
 from holdfast.cli.settings import HoldfastSettings
 from holdfast.kernel.policy import ContextLimits, Policy
 from holdfast.kernel.tool import tool
-from holdfast.providers import profiles
+from holdfast.providers import profile_lookup
 from holdfast.providers.demo import Demo
+from holdfast.server.access_policy import POLICY
 from holdfast.server.event_codec import LIST_PAYLOADS, PAYLOADS
 from holdfast.server.identity.encrypted_secrets import encrypt, keyring, store_secret
 from holdfast.server.operation import OPERATIONS
-from holdfast.server.policy import POLICY
 from holdfast.server.routes.health import document
 from holdfast.store.database import Database, Unavailable
 from holdfast.testing import Clock, ScriptedModel, ports
@@ -110,10 +110,10 @@ async def test_a_picker_knows_efforts_and_prices_or_that_nobody_does(
     agents = [agent((), clock), Agent(name="shown", model=Demo())]
     async with serving_api(db, agents, clock=clock) as api:
         body = (await api.get("/models")).body
-        assert body["priced_on"] == profiles.profile_file().date
+        assert body["priced_on"] == profile_lookup.profile_file().date
         models = {one["name"]: one for one in body["models"]}
-        for id in profiles.models("anthropic"):
-            shown, facts = models[f"anthropic:{id}"], profiles.lookup("anthropic", id)
+        for id in profile_lookup.models("anthropic"):
+            shown, facts = models[f"anthropic:{id}"], profile_lookup.lookup("anthropic", id)
             assert shown["window"] == facts.window
             assert shown["efforts"] == (None if facts.efforts is None else list(facts.efforts))
             price = None if facts.price is None else facts.price.output

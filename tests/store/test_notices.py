@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from holdfast.store.database import Changed, ChangeNotice, Claimable, NoticesLost
-from holdfast.store.notices import NoticeListeners
+from holdfast.store.notice_listeners import NoticeListeners
 
 
 def test_everybody_hears_everything_in_order() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.store.database import StoreError
-from holdfast.store.placeholders import Statement, numbered, value_order
+from holdfast.store.named_parameters import Statement, numbered, value_order
 
 
 def test_names_are_numbered_in_the_order_in_which_they_come() -> None:

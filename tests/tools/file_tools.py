@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.kernel.context import ChatInfo, Context
+from holdfast.kernel.hook_context import ChatInfo, Context
 from holdfast.kernel.messages import Message, Text, ToolResult, results_message
 from holdfast.kernel.tool import CompletedAwaitable, Tool, ToolContext
 from holdfast.kernel.turn import Turn

@@ -19,9 +19,9 @@ from holdfast.kernel.messages import dump, load
 from holdfast.kernel.tool import Tool
 from holdfast.testing import ScriptedModel, ScriptedTurn, call
 from holdfast.tools.edit_file import edit_file
-from holdfast.tools.files.document import ERRORS, Encoding, shown
 from holdfast.tools.files.planned_change import ChangeRefused
 from holdfast.tools.files.read_versions import seen
+from holdfast.tools.files.text_file import ERRORS, Encoding, shown
 from holdfast.tools.read_file import read_file
 from holdfast.tools.workspace.directory import Directory
 from holdfast.tools.write_file import write_file

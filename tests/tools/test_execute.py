@@ -31,7 +31,7 @@ from holdfast.testing import ScriptedModel, call, no_leaked_tasks
 from holdfast.tools import execute as module
 from holdfast.tools.commands import output, supervisor_process
 from holdfast.tools.commands.process import NotStarted, SupervisorFailed, start
-from holdfast.tools.escape import visible
+from holdfast.tools.display_text import visible
 from holdfast.tools.execute import execute
 from holdfast.tools.workspace.directory import Directory, PathRefused
 

@@ -12,8 +12,8 @@ from holdfast.kernel.events import ToolProgressed, ToolStarted
 from holdfast.kernel.messages import dump, load
 from holdfast.kernel.tool import Tool
 from holdfast.testing import ScriptedModel, ScriptedTurn, call
-from holdfast.tools.files.document import Document
 from holdfast.tools.files.planned_change import ChangeRefused, PlannedChange, carry_out, current
+from holdfast.tools.files.text_file import Document
 from holdfast.tools.read_file import read_file
 from holdfast.tools.workspace.directory import Directory, PathRefused
 from holdfast.tools.write_file import write_file

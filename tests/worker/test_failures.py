@@ -9,9 +9,9 @@ import pytest
 
 from holdfast.chat.queries import spent
 from holdfast.chat.transitions import user
-from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.policy import ContextLimits, Policy
+from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ScriptedModel, call, fail, hang, pause, say

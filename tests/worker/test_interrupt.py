@@ -15,10 +15,10 @@ from holdfast.chat.transitions import lifecycle, user
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.hooks import Context
 from holdfast.kernel.assemble import HALF_WRITTEN
-from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.messages import Reasoning, Usage
 from holdfast.kernel.model import ArgumentsDelta, CallEnded, CallStarted, Finished, Ping
 from holdfast.kernel.policy import Wording
+from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database
 from holdfast.testing import (

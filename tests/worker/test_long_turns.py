@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.chat.rows import Status
 from holdfast.chat.transitions import user
-from holdfast.kernel.compact import SUMMARY_SECTIONS
+from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.kernel.tool import tool
 from holdfast.options import ContextLimits, Policy
 from holdfast.store.database import Database

@@ -18,10 +18,10 @@ from holdfast.agent import Agent
 from holdfast.chat.transitions import user
 from holdfast.hooks import Context
 from holdfast.host import serving
-from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.messages import Message
 from holdfast.kernel.model import Finished, TextDelta
 from holdfast.kernel.policy import ContextLimits, Policy, Retry
+from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.kernel.tool import tool
 from holdfast.observe.logs import log_fields
 from holdfast.observe.metrics import MetricRegistry

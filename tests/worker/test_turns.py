@@ -13,13 +13,13 @@ from holdfast.chat.rows import ChatRow
 from holdfast.chat.transitions import user
 from holdfast.hooks import Context
 from holdfast.kernel import tool_results
-from holdfast.kernel.compact import SUMMARY_SECTIONS
 from holdfast.kernel.decide import Recorded
 from holdfast.kernel.errors import ExpectedFailure
 from holdfast.kernel.messages import Usage, user_message
 from holdfast.kernel.model import Ping
 from holdfast.kernel.policy import Policy, Retry
 from holdfast.kernel.stop_guard import Inject, Stopping
+from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.kernel.tool import tool
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ScriptItem, call, call_raw, cut, fail, finish, hang, pause, say

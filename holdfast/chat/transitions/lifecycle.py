@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.chat.client_tools import ClientTool
+from holdfast.chat.deleted_or_unshared import note_deleted
 from holdfast.chat.errors import (
     ChatArchived,
     ChatNotFound,
@@ -23,7 +24,6 @@ from holdfast.chat.errors import (
 from holdfast.chat.files import lock_files
 from holdfast.chat.history_invariants import Complaint, Walk, checkpoints, edits
 from holdfast.chat.journal import answer_open
-from holdfast.chat.lost_chats import note_deleted
 from holdfast.chat.row_lock import (
     INSERT_MESSAGE,
     LockedChat,

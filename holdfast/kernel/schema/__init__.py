@@ -13,8 +13,8 @@ Ideas:
 - Problems of both libraries become `ValidationProblem`, so a model reads the same words for both.
 
 Read `arguments.py` first (the protocol), then `typed_arguments.py` and `json_schema.py` (its two
-implementations) and `coerce.py`. `shape.py`, `signature.py` and `docstring.py` inspect functions
-and types.
+implementations) and `coerce.py`. `pydantic_adapter.py`, `signature.py` and `docstring.py` inspect
+functions and types.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ __all__ = [
 
 def from_function(function: Callable[..., Any], *, skip_first: bool) -> Arguments:
     """Arguments of a typed function. `skip_first` leaves out its first parameter, the context."""
-    from holdfast.kernel.schema import shape, typed_arguments
+    from holdfast.kernel.schema import pydantic_adapter, typed_arguments
 
-    return typed_arguments.TypedArguments(*shape.of(function, skip_first))
+    return typed_arguments.TypedArguments(*pydantic_adapter.of(function, skip_first))
 
 
 def from_schema(schema: Mapping[str, Any]) -> Arguments:

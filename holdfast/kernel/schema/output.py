@@ -18,7 +18,7 @@ from holdfast.kernel.errors import ConfigError, describe
 from holdfast.kernel.schema.arguments import VALUE, Arguments
 from holdfast.kernel.schema.json_schema import SchemaArguments, StructArguments
 from holdfast.kernel.schema.problems import ANSWER_TERMS
-from holdfast.kernel.schema.shape import dereferenced, of_type
+from holdfast.kernel.schema.pydantic_adapter import dereferenced, of_type
 from holdfast.kernel.schema.typed_arguments import TypedArguments
 
 ROOT_KEYWORDS: Final = ("$schema", "$id", "$defs", "definitions")

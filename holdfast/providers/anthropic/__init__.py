@@ -30,11 +30,11 @@ from holdfast.kernel.model import Delta, Effort, Request
 from holdfast.kernel.ports import Ports
 from holdfast.providers.anthropic.decoder import ERROR_CODES, AnthropicDecoder
 from holdfast.providers.anthropic.request import AnthropicTarget, encode
-from holdfast.providers.context_limits import reported_limit
 from holdfast.providers.endpoint import address, check_endpoint, headers_for
 from holdfast.providers.http import SHARED_CLIENT, Http
 from holdfast.providers.http_stream import CONNECTION_ERRORS, WireRequest, stream_answer
 from holdfast.providers.profile import UNKNOWN, Profile
+from holdfast.providers.reported_context_limits import reported_limit
 
 API_VERSION: Final = "2023-06-01"
 """Version of the API that is requested."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from holdfast.providers.request_body import encoded
-from holdfast.providers.schema_keywords import UNENFORCEABLE_KEYWORDS, JsonSchema
+from holdfast.providers.unenforceable_keywords import UNENFORCEABLE_KEYWORDS, JsonSchema
 
 MAX_OPTIONAL: Final = 24
 """Maximum number of optional fields in a schema; the API refuses more."""

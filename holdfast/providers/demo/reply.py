@@ -9,7 +9,6 @@ from holdfast.kernel.errors import FailureKind
 from holdfast.kernel.messages import Reasoning, Text, ToolCall, Value
 from holdfast.kernel.model import EFFORTS, Request, ToolSpec
 from holdfast.providers.demo import texts
-from holdfast.providers.demo.example import example
 from holdfast.providers.demo.parser import (
     INTRODUCTION,
     NO_SUCH_TOOL,
@@ -21,6 +20,7 @@ from holdfast.providers.demo.parser import (
     parse,
 )
 from holdfast.providers.demo.request_progress import Progress, progress, title_or_summary
+from holdfast.providers.demo.schema_example import example
 
 
 class Task(Value, frozen=True):

@@ -9,9 +9,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from holdfast.kernel.compact import SUMMARY_INSTRUCTIONS, SUMMARY_SECTIONS
 from holdfast.kernel.messages import File, Message, ToolCall, ToolResult, Value
 from holdfast.kernel.model import Request
+from holdfast.kernel.summary_checkpoint import SUMMARY_INSTRUCTIONS, SUMMARY_SECTIONS
 from holdfast.kernel.title import is_title_request, prompt_of
 from holdfast.providers.demo.texts import shortened
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from holdfast.kernel.messages import File, ToolCall, ToolResult
 from holdfast.kernel.model import ToolSpec
-from holdfast.providers.demo.example import example
+from holdfast.providers.demo.schema_example import example
 
 SPEECH: Final = "I am the demo model: a small program, not a language model."
 SAY_HELP: Final = "Say `help` to see what I can do."

@@ -24,7 +24,6 @@ from urllib.parse import quote, urlsplit
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Delta, Effort, Request
-from holdfast.providers.context_limits import reported_limit
 from holdfast.providers.endpoint import address, check_endpoint, headers_for
 from holdfast.providers.google.decoder import ERROR_CODES, GoogleDecoder
 from holdfast.providers.google.names import with_defaults
@@ -32,6 +31,7 @@ from holdfast.providers.google.request import encode
 from holdfast.providers.http import SHARED_CLIENT, Http
 from holdfast.providers.http_stream import WireRequest, stream_answer
 from holdfast.providers.profile import UNKNOWN, Profile
+from holdfast.providers.reported_context_limits import reported_limit
 
 DEFAULT_BASE_URL: Final = "https://generativelanguage.googleapis.com/v1beta"
 DEFAULT_VERSION_PATH: Final = "/v1beta"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.providers.schema_keywords import JsonSchema
+from holdfast.providers.unenforceable_keywords import JsonSchema
 
 _TYPE_NAMES: Final[Mapping[type, str]] = {
     str: "string",

@@ -23,7 +23,6 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import EFFORTS, Delta, Effort, Request
-from holdfast.providers.context_limits import reported_limit
 from holdfast.providers.endpoint import address, check_endpoint, headers_for
 from holdfast.providers.http import SHARED_CLIENT, Http
 from holdfast.providers.http_stream import WireRequest, stream_answer
@@ -32,6 +31,7 @@ from holdfast.providers.openai_chat.messages import ChatEndpoint
 from holdfast.providers.openai_chat.quirks import Quirks, quirks_of
 from holdfast.providers.openai_chat.request import cache_key, encode
 from holdfast.providers.profile import UNKNOWN, Profile
+from holdfast.providers.reported_context_limits import reported_limit
 
 COMPLETIONS_PATH: Final = "/chat/completions"
 

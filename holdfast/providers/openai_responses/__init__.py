@@ -18,8 +18,8 @@ Ideas:
   been emitted: the stored answer is missing, or the reasoning cannot be read.
 - An answer is a list of items, and these are sent back as they came.
 
-Read `items.py` first. `request.py` encodes requests; `decoder.py` decodes `event_types.py` into
-deltas.
+Read `call_items.py` first. `request.py` encodes requests; `decoder.py` decodes `event_types.py`
+into deltas.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from typing import Final
 
 from holdfast.kernel.errors import ProviderError
 from holdfast.kernel.model import Delta, Effort, Notice, Ping, Request
-from holdfast.providers.context_limits import reported_limit
 from holdfast.providers.endpoint import address, check_endpoint, headers_for
 from holdfast.providers.http import SHARED_CLIENT, Http
 from holdfast.providers.http_stream import WireRequest, stream_answer
+from holdfast.providers.openai_responses.call_items import ResponseItem, names_of_tools
 from holdfast.providers.openai_responses.decoder import ResponsesDecoder
 from holdfast.providers.openai_responses.event_types import ERROR_CODES
-from holdfast.providers.openai_responses.items import ResponseItem, names_of_tools
 from holdfast.providers.openai_responses.request import EncodedRequest, digest, encode
 from holdfast.providers.profile import UNKNOWN, Profile
+from holdfast.providers.reported_context_limits import reported_limit
 
 
 class OpenAIResponses:

@@ -27,15 +27,7 @@ from holdfast.kernel.model import (
     TextDelta,
 )
 from holdfast.providers.failure import stream_error
-from holdfast.providers.openai_responses.event_types import (
-    ERROR_CODES,
-    Response,
-    ResponsesEvent,
-    event_type,
-    read_event,
-    response_of,
-)
-from holdfast.providers.openai_responses.items import (
+from holdfast.providers.openai_responses.call_items import (
     PLAIN_TEXT_ARGUMENTS,
     ResponseItem,
     arguments_of,
@@ -44,6 +36,14 @@ from holdfast.providers.openai_responses.items import (
     objects_in,
     picture_of,
     tool_of,
+)
+from holdfast.providers.openai_responses.event_types import (
+    ERROR_CODES,
+    Response,
+    ResponsesEvent,
+    event_type,
+    read_event,
+    response_of,
 )
 from holdfast.providers.openai_responses.request import digest
 from holdfast.providers.profile import Price

@@ -9,7 +9,7 @@ from msgspec import Raw, Struct
 
 from holdfast.kernel.messages import Usage
 from holdfast.providers.failure import ErrorCodes
-from holdfast.providers.openai_responses.items import ResponseItem, objects_in
+from holdfast.providers.openai_responses.call_items import ResponseItem, objects_in
 from holdfast.providers.profile import Price
 
 ERROR_CODES: Final[ErrorCodes] = {

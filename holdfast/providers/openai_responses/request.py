@@ -39,7 +39,7 @@ from holdfast.providers.foreign_messages import (
     replayable_parts,
     shape_instruction,
 )
-from holdfast.providers.openai_responses.items import (
+from holdfast.providers.openai_responses.call_items import (
     ResponseItem,
     call_item,
     output_of,

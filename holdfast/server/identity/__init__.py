@@ -1,7 +1,7 @@
 """Identity: who a caller is, what they may do, and what protects the server from other callers.
 
 Read `authenticator.py` first: it turns a request into an `ApiCaller`. What a caller may do is
-decided one package up, in `server/policy.py`.
+decided one package up, in `server/access_policy.py`.
 
 - **Credentials.** API tokens (`tokens.py`), browser sessions (`sessions.py`) and share links
   (`shares.py`) are random secrets, stored as hashes (`credential_format.py`). A lookup is cached

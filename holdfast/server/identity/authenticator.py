@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from holdfast.chat.errors import InvalidInput
 from holdfast.chat.rows import chat_of, check_text
+from holdfast.server.access_policy import LOCAL, ApiCaller, ChatAccess, ChatRelation, Role, Scope
 from holdfast.server.identity import sessions, shares
 from holdfast.server.identity.auth_config import AuthConfig
-from holdfast.server.identity.cache import Cache
 from holdfast.server.identity.credential_format import (
     CredentialKind,
     bound,
@@ -28,9 +28,9 @@ from holdfast.server.identity.credential_format import (
     is_session_key,
     kind_of,
 )
+from holdfast.server.identity.expiring_cache import Cache
 from holdfast.server.identity.tokens import scopes_of
 from holdfast.server.operation import DOWNLOAD, DOWNLOAD_KEY
-from holdfast.server.policy import LOCAL, ApiCaller, ChatAccess, ChatRelation, Role, Scope
 from holdfast.server.problem import Unauthenticated
 from holdfast.store.database import Database, StoreError, Tx
 

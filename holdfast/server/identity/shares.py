@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from holdfast.chat.lost_chats import note_shared, note_unshared
+from holdfast.chat.deleted_or_unshared import note_shared, note_unshared
 from holdfast.chat.rows import CHAT_COLUMNS, check_text
 from holdfast.server.identity.credential_format import hash_of
 from holdfast.server.problem import NotFound, TooMany

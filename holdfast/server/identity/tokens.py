@@ -8,8 +8,8 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.chat.rows import check_text
+from holdfast.server.access_policy import ALL_SCOPES, LOCAL, Scope
 from holdfast.server.identity.credential_format import hash_of
-from holdfast.server.policy import ALL_SCOPES, LOCAL, Scope
 from holdfast.server.problem import (
     BadBody,
     Conflict,

@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from holdfast.chat.rows import check_text
-from holdfast.server.policy import LOCAL, Role
+from holdfast.server.access_policy import LOCAL, Role
 from holdfast.server.problem import BadBody, Conflict, NotFound
 from holdfast.store.database import Tx
 

@@ -8,8 +8,8 @@ Read `chats.py` first. Each operation is a function with a decorator:
 - The signature defines the request and the response; the summary and the docstring become the
   OpenAPI description, so they are written for callers of the API.
 - A function is called only for an authorised request: what each route requires is in
-  `server/policy.py`, not here. `chat` is the handle of the chat that the authorisation has read;
-  declared as an `Id`, it is the id alone.
+  `server/access_policy.py`, not here. `chat` is the handle of the chat that the authorisation has
+  read; declared as an `Id`, it is the id alone.
 - A change goes through `idempotency.once`, or passes `call.key` on to the chat.
 
 Rules of chats do not belong here: an operation decodes, calls `holdfast.chat` or `server/identity`,
@@ -20,6 +20,7 @@ from holdfast.server.routes import (
     audit,
     catalog,
     chats,
+    export_and_import,
     files,
     health,
     me,
@@ -33,7 +34,6 @@ from holdfast.server.routes import (
     shares,
     streams,
     tokens,
-    transfer,
     turns,
     usage,
     users,
@@ -43,6 +43,7 @@ __all__ = [
     "audit",
     "catalog",
     "chats",
+    "export_and_import",
     "files",
     "health",
     "me",
@@ -56,7 +57,6 @@ __all__ = [
     "shares",
     "streams",
     "tokens",
-    "transfer",
     "turns",
     "usage",
     "users",

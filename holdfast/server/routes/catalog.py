@@ -12,7 +12,7 @@ from holdfast.kernel.events import ActionKind
 from holdfast.kernel.model import Effort
 from holdfast.kernel.prepare import model_of, rules_of, window_of
 from holdfast.kernel.tool import Effect, Tool
-from holdfast.providers import model_factory, profiles
+from holdfast.providers import model_factory, profile_lookup
 from holdfast.providers.model_factory import (
     DEMO_NAME,
     UsableProvider,
@@ -143,7 +143,7 @@ async def list_models(call: ApiCall) -> ModelList:
     usable = [name for provider in able for name in provider.models]
     names = dict.fromkeys((*users, *usable, f"{DEMO_NAME}:{DEMO_NAME}"))
     models = tuple(_model(name, users.get(name, ())) for name in names)
-    return ModelList(models, profiles.profile_file().date)
+    return ModelList(models, profile_lookup.profile_file().date)
 
 
 def _model(name: str, users: Sequence[Agent]) -> CatalogModel:
@@ -152,7 +152,7 @@ def _model(name: str, users: Sequence[Agent]) -> CatalogModel:
     model = model_of(users[0]) if users else None
     profile = getattr(model, "profile", None)
     if not isinstance(profile, Profile):
-        profile = DEMO_PROFILE if provider == DEMO_NAME else profiles.lookup(provider, id)
+        profile = DEMO_PROFILE if provider == DEMO_NAME else profile_lookup.lookup(provider, id)
     window = model_factory.model(DEMO_NAME).window if provider == DEMO_NAME else profile.window
     return CatalogModel(
         name=name,

@@ -6,9 +6,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from holdfast.server.access_policy import LOCAL, Role, Scope
 from holdfast.server.identity.users import find_user
 from holdfast.server.operation import ApiCall, operation
-from holdfast.server.policy import LOCAL, Role, Scope
 
 
 class CurrentUser(Struct, frozen=True):

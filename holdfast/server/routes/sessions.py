@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, structs
 
+from holdfast.server.access_policy import ApiCaller
 from holdfast.server.identity import sessions
 from holdfast.server.identity.audit import entry, record
 from holdfast.server.identity.authenticator import owner_of
@@ -14,7 +15,6 @@ from holdfast.server.identity.credential_format import (
     new_session_key,
 )
 from holdfast.server.operation import ApiCall, operation
-from holdfast.server.policy import ApiCaller
 from holdfast.server.problem import BadRequest
 from holdfast.store.database import Tx
 

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, structs
 
 from holdfast.kernel.messages import prepare_to_decode
+from holdfast.server.access_policy import ApiCaller, Scope
 from holdfast.server.idempotency import once
 from holdfast.server.identity.audit import entry, record
 from holdfast.server.identity.credential_format import new_secret
@@ -21,7 +22,6 @@ from holdfast.server.identity.tokens import (
 )
 from holdfast.server.identity.users import find_user
 from holdfast.server.operation import ApiCall, operation
-from holdfast.server.policy import ApiCaller, Scope
 from holdfast.server.problem import Forbidden
 from holdfast.store.database import Tx
 

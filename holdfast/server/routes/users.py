@@ -7,12 +7,12 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from holdfast.kernel.messages import prepare_to_decode
+from holdfast.server.access_policy import Role
 from holdfast.server.idempotency import once
 from holdfast.server.identity.audit import entry, record
 from holdfast.server.identity.users import User, change_user, create_user, list_users
 from holdfast.server.operation import ApiCall, operation
 from holdfast.server.pagination import cut
-from holdfast.server.policy import Role
 from holdfast.store.database import Tx
 
 prepare_to_decode(User)

@@ -5,7 +5,7 @@ Read `database.py` first: it owns a pool for transactions, and three single-purp
 - `connect.py`, `pool.py`, `run.py`: opening connections, lending them, running transactions on them
   with retries where these are safe. `transaction.py` is the `Tx`.
 - `group_commit.py`: the committer, which commits the steps of many chats in one statement.
-- `notifier.py`, `listener.py`: notices to and from other processes by NOTIFY and LISTEN.
+- `notification_sender.py`, `listener.py`: notices to and from other processes by NOTIFY and LISTEN.
 - `pooler.py`: the same through PgBouncer, with no state kept on a connection.
 - `errors.py`: the only place that translates errors of the server and of asyncpg.
 

@@ -30,7 +30,7 @@ from holdfast.store.database import (
 )
 from holdfast.store.migrate import SchemaTx, check
 from holdfast.store.migrate import migrate as apply_migrations
-from holdfast.store.notices import NoticeListeners
+from holdfast.store.notice_listeners import NoticeListeners
 from holdfast.store.postgres import run
 from holdfast.store.postgres.connect import (
     TRANSACTION_SETTINGS,
@@ -45,8 +45,8 @@ from holdfast.store.postgres.connect import (
 from holdfast.store.postgres.errors import LostConnection
 from holdfast.store.postgres.group_commit import Committer
 from holdfast.store.postgres.listener import PROBE_INTERVAL, Listener
-from holdfast.store.postgres.notifier import Notifier, parse_notification
-from holdfast.store.postgres.notifier import echo_test as echo_test
+from holdfast.store.postgres.notification_sender import Notifier, parse_notification
+from holdfast.store.postgres.notification_sender import echo_test as echo_test
 from holdfast.store.postgres.pool import ConnectionPool, DedicatedConnection
 from holdfast.store.postgres.pooler import begin, is_pooled
 from holdfast.store.postgres.pooler import transaction as pooled_transaction

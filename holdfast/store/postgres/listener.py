@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from holdfast.store.postgres.notifier import CHANGED, CLAIMABLE
+from holdfast.store.postgres.notification_sender import CHANGED, CLAIMABLE
 
 if TYPE_CHECKING:
     from holdfast.store.postgres.connect import Connection

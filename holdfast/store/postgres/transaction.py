@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 from asyncpg import ReadOnlySQLTransactionError
 
 from holdfast.store.database import NO_PARAMS, ChangeNotice, Dialect, Params, Row, StoreError
-from holdfast.store.placeholders import Statement, missing_value, numbered
+from holdfast.store.named_parameters import Statement, missing_value, numbered
 from holdfast.store.postgres.connect import statement_error
 from holdfast.store.postgres.pooler import transaction
 

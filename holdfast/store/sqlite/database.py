@@ -33,7 +33,7 @@ from holdfast.store.database import (
 )
 from holdfast.store.migrate import Migration, SchemaTx, check
 from holdfast.store.migrate import migrate as apply_migrations
-from holdfast.store.notices import NoticeListeners
+from holdfast.store.notice_listeners import NoticeListeners
 from holdfast.store.sqlite.executors import (
     Executor,
     InlineExecutor,

@@ -21,7 +21,7 @@ from holdfast.store.database import (
     Unavailable,
     Violation,
 )
-from holdfast.store.placeholders import value_order
+from holdfast.store.named_parameters import value_order
 
 T = TypeVar("T")
 

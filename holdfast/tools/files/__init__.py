@@ -1,6 +1,6 @@
 """Pure functions on the content of files: decoding, editing, comparing.
 
-Read `document.py` first: a `Document` is the text of a file and what is needed to write its bytes
+Read `text_file.py` first: a `Document` is the text of a file and what is needed to write its bytes
 back unchanged.
 
 - `edits.py` applies replacements. `fuzzy_match.py` finds text that was not given exactly, and

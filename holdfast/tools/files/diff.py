@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Final, TypeAlias
 
-from holdfast.tools.escape import clipped, on_one_line
-from holdfast.tools.files.document import Document, agreeing, shown
+from holdfast.tools.display_text import clipped, on_one_line
+from holdfast.tools.files.text_file import Document, agreeing, shown
 
 CONTEXT_LINES: Final = 3
 """Unchanged lines shown around a change."""

@@ -8,10 +8,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.tools.files import document as documents
-from holdfast.tools.files.document import Document, TextChange
+from holdfast.tools.files import text_file as documents
 from holdfast.tools.files.fuzzy_match import occurrences, old_lines, same_lines, same_lines_indented
 from holdfast.tools.files.suggestions import nearest
+from holdfast.tools.files.text_file import Document, TextChange
 
 MAX_COUNTED: Final = 1_000
 """Occurrences counted before reporting "or more"."""

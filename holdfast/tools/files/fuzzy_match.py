@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import Final, TypeAlias
 
-from holdfast.tools.files.document import TextChange, agreeing
+from holdfast.tools.files.text_file import TextChange, agreeing
 
 MAX_COMPARED_LINES: Final = 50_000
 """Lines whose indentation is compared. Beyond that, nothing is found."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from holdfast.kernel.errors import ExpectedFailure
 from holdfast.tools.files.diff import unified
-from holdfast.tools.files.document import Document, encode
+from holdfast.tools.files.text_file import Document, encode
 from holdfast.tools.workspace.atomic_replace import version
 from holdfast.tools.workspace.directory import Directory, FileContent, PathRefused
 

@@ -8,7 +8,7 @@ from heapq import nlargest
 from itertools import islice
 from typing import Final
 
-from holdfast.tools.escape import clipped
+from holdfast.tools.display_text import clipped
 
 MAX_SUGGESTED: Final = 6
 """Lines suggested."""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from holdfast.tools.escape import on_one_line
+from holdfast.tools.display_text import on_one_line
 
 ERROR_MESSAGES: Final[Mapping[int, str]] = {
     errno.EACCES: "may not be used: there is no permission for it",

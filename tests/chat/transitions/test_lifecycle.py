@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.chat import doctor, lost_chats, queries
+from holdfast.chat import deleted_or_unshared, doctor, queries
 from holdfast.chat.errors import (
     ChatArchived,
     ChatError,
@@ -330,14 +330,14 @@ async def test_a_deleted_family_leaves_nothing_behind(chats: Chats) -> None:
 async def test_that_a_chat_was_there_is_forgotten_after_a_week(chats: Chats) -> None:
     await chats.idle("old")
     await chats.do(lifecycle.delete, "old")
-    chats.clock.advance(lost_chats.TOMBSTONE_LIFETIME / 1_000_000 - 1)
+    chats.clock.advance(deleted_or_unshared.TOMBSTONE_LIFETIME / 1_000_000 - 1)
     await chats.idle("new")
     await chats.do(lifecycle.delete, "new")
-    await chats.do(lost_chats.forget_tombstones)
-    assert set(await chats.ask(lost_chats.lost_since, "", 0, 10)) == {"old", "new"}
+    await chats.do(deleted_or_unshared.forget_tombstones)
+    assert set(await chats.ask(deleted_or_unshared.lost_since, "", 0, 10)) == {"old", "new"}
     chats.clock.advance(2)
-    await chats.do(lost_chats.forget_tombstones)
-    assert set(await chats.ask(lost_chats.lost_since, "", 0, 10)) == {"new"}
+    await chats.do(deleted_or_unshared.forget_tombstones)
+    assert set(await chats.ask(deleted_or_unshared.lost_since, "", 0, 10)) == {"new"}
 
 
 async def test_children_are_listed_under_their_parent_only(chats: Chats) -> None:

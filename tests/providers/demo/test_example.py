@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 
-from holdfast.providers.demo.example import FORMATS, example
+from holdfast.providers.demo.schema_example import FORMATS, example
 
 
 class Leaf(BaseModel):

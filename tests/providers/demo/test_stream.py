@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.errors import ConfigError
-from holdfast.kernel.compact import SUMMARY_INSTRUCTIONS
 from holdfast.kernel.errors import ProviderError, classify
 from holdfast.kernel.messages import (
     Message,
@@ -22,6 +21,7 @@ from holdfast.kernel.messages import (
     user_message,
 )
 from holdfast.kernel.model import Block, Delta, Finished, Request, Shape, TextDelta
+from holdfast.kernel.summary_checkpoint import SUMMARY_INSTRUCTIONS
 from holdfast.messages import File, Text
 from holdfast.models import Settings
 from holdfast.providers.demo import SPEECH, Demo

@@ -10,6 +10,7 @@ import aiohttp
 from aiohttp import web
 
 from holdfast.host import serving
+from holdfast.server.access_policy import ALL_SCOPES, Role, Scope
 from holdfast.server.app import API_PREFIX, ApiServer, application
 from holdfast.server.identity.auth_config import AuthConfig
 from holdfast.server.identity.authenticator import SESSION_KEY_HEADER, Authenticator
@@ -22,7 +23,6 @@ from holdfast.server.identity.tokens import NewToken, issue
 from holdfast.server.identity.users import create_user
 from holdfast.server.json import from_json, to_json
 from holdfast.server.operation import Operation
-from holdfast.server.policy import ALL_SCOPES, Role, Scope
 from holdfast.server.routes import (  # noqa: F401 - so that there are operations
     audit,
     me,

@@ -16,9 +16,9 @@ from aiohttp import web
 from msgspec import structs
 
 import holdfast.server.routes
+from holdfast.server.access_policy import POLICY, Need
 from holdfast.server.app import API_PREFIX, UNPREFIXED_PATHS, application
 from holdfast.server.operation import OPERATIONS, ApiCall, Operation
-from holdfast.server.policy import POLICY, Need
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.server.identity.team_server import House, house, id_of

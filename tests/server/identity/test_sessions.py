@@ -8,13 +8,13 @@ import aiohttp
 import anyio
 import pytest
 
+from holdfast.server.access_policy import POLICY, Need
 from holdfast.server.app import API_PREFIX
 from holdfast.server.identity.auth_config import AuthConfig
 from holdfast.server.identity.authenticator import CACHE_SECONDS
 from holdfast.server.identity.credential_format import download_key_of, new_session_key
 from holdfast.server.identity.sessions import MAX_SESSION_IDLE, MAX_SESSION_LIFETIME, Cookie
 from holdfast.server.operation import OPERATIONS
-from holdfast.server.policy import POLICY, Need
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.server.identity.team_server import House, cookie_of, house, id_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from holdfast.server.access_policy import AccessDecision, ApiCaller, ChatRelation, Need, authorise
 from holdfast.server.identity.authenticator import CACHE_SECONDS
 from holdfast.server.identity.shares import MAX_SHARES
-from holdfast.server.policy import AccessDecision, ApiCaller, ChatRelation, Need, authorise
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.server.identity.team_server import House, house, id_of
@@ -260,7 +260,7 @@ async def test_a_session_that_ended_may_no_longer(db: Database, clock: Clock) ->
         await here.user("ann")
         begun = await here.ask("POST", "/session", {"token": here.tokens["ann"]})
         ((id,),) = await here.rows("SELECT id FROM sessions")
-        from holdfast.server.policy import ALL_SCOPES
+        from holdfast.server.access_policy import ALL_SCOPES
 
         caller = ApiCaller("ann", "member", ALL_SCOPES, id, None, begun.body["download_key"])
         assert await here.authenticator.still(caller)

@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from holdfast.cli.cluster import answering, cluster_secret, linked
+from holdfast.cli.replica_link import answering, cluster_secret, linked
 from holdfast.cli.settings import ServerSettings
 from holdfast.host import serving as chats_of
 from holdfast.kernel.errors import ConfigError

@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from holdfast.chat.stream import ChatEvents
+from holdfast.server.access_policy import ApiCaller
 from holdfast.server.app import Limits
 from holdfast.server.event_codec import (
     END_DELETED,
@@ -23,7 +24,6 @@ from holdfast.server.event_codec import (
     list_event_of,
 )
 from holdfast.server.fanout import StreamOptions
-from holdfast.server.policy import ApiCaller
 from holdfast.store.database import Database, Tx, Unavailable
 from holdfast.testing import Clock
 from tests.chat.test_stream import slowly

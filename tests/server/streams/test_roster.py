@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from holdfast.chat.change_feed import POLL_INTERVAL
-from holdfast.chat.lost_chats import lost_since
+from holdfast.chat.deleted_or_unshared import lost_since
 from holdfast.server import chat_list_stream
 from holdfast.server.chat_list_stream import ChatListed, ChatListNotifier
 from holdfast.server.event_codec import WireEvent

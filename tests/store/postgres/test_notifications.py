@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.store.database import Changed, ChangeNotice, Claimable, NoticesLost
-from holdfast.store.postgres.notifier import (
+from holdfast.store.postgres.notification_sender import (
     CHANGED,
     CLAIMABLE,
     MAX_NOTIFICATION_BYTES,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast.tools.files import diff
 from holdfast.tools.files.diff import blocks, invisible_changes, shortened, split, unified
-from holdfast.tools.files.document import Document, decode
+from holdfast.tools.files.text_file import Document, decode
 from tests.tools.file_tools import patched
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "", "}", "long line", "\r"]), max_size=30).map(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.tools.files.document import (
+from holdfast.tools.files.text_file import (
     Document,
     TextChange,
     as_lines_of,

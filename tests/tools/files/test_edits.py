@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.tools.files import fuzzy_match
-from holdfast.tools.files.document import Document, decode, encode
 from holdfast.tools.files.edits import Edit, EditError, apply
+from holdfast.tools.files.text_file import Document, decode, encode
 
 
 def edited(text: str, *edits: tuple[Any, ...]) -> str:

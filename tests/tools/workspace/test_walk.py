@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.tools.escape import on_one_line
+from holdfast.tools.display_text import on_one_line
 from holdfast.tools.workspace.directory import Directory, DirectoryEntry, PathRefused
 from holdfast.tools.workspace.walk import DirectoryWalk
 

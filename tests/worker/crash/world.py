@@ -21,10 +21,10 @@ from holdfast.chat.rows import ActionAnswer, ChatRow, Deliver, JournalCall, Queu
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.chat.transitions.lifecycle import NewChat, Spawn
 from holdfast.chat.transitions.user import Edited, Sent
-from holdfast.kernel.compact import SUMMARY_INSTRUCTIONS, SUMMARY_SECTIONS
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.model import Request
 from holdfast.kernel.ports import Ports
+from holdfast.kernel.summary_checkpoint import SUMMARY_INSTRUCTIONS, SUMMARY_SECTIONS
 from holdfast.kernel.tool import Commit, Tool, ToolContext, tool
 from holdfast.store.database import Changed, ChangeNotice, OutcomeUnknown, Tx, Unavailable
 from holdfast.testing import Clock, ScriptedModel, ScriptItem, pause, ports, say, usage

@@ -13,7 +13,7 @@ from holdfast.chat.export import parse
 from holdfast.chat.handle import check_limit, labels_of, title_of
 from holdfast.chat.interface import ChatHost
 from holdfast.chat.snapshots import Snapshot
-from holdfast.client.chat import MAX_PAGE, RemoteChat
+from holdfast.client.remote_chat import MAX_PAGE, RemoteChat
 from holdfast.client.request_bodies import check_owner, parts_of, without_none
 from holdfast.client.stream import RemoteWatch
 from holdfast.client.transport import Transport, at

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.kernel.ports import Ports
+from holdfast.server.access_policy import LOCAL, Role, Scope
 from holdfast.server.identity.credential_format import new_secret
 from holdfast.server.identity.tokens import (
     DAY_SECONDS,
@@ -27,7 +28,6 @@ from holdfast.server.identity.users import (
     find_user_called,
     local_user,
 )
-from holdfast.server.policy import LOCAL, Role, Scope
 
 if TYPE_CHECKING:
     from holdfast.client.transport import Transport

@@ -18,7 +18,7 @@ from holdfast.chat.queries import Spent
 from holdfast.chat.rows import Deliver, Rule, Stored
 from holdfast.chat.snapshots import ChatResult, Pending, Receipt, Revision, Snapshot
 from holdfast.chat.stream import Cursor
-from holdfast.client.queue import RemoteQueue
+from holdfast.client.remote_queue import RemoteQueue
 from holdfast.client.request_bodies import answers_of, parts_of, without_none
 from holdfast.client.stream import RemoteResult, RemoteStream
 from holdfast.client.transport import Transport, at
