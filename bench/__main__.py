@@ -221,10 +221,10 @@ STARTED: Final = (
     ),
     (
         ("aiohttp, msgspec", "import aiohttp, msgspec"),
-        ("Anthropic", "from holdfast import Anthropic"),
-        ("OpenAIChat", "from holdfast import OpenAIChat"),
-        ("OpenAIResponses", "from holdfast import OpenAIResponses"),
-        ("Google", "from holdfast import Google"),
+        ("Anthropic", "from holdfast.models import Anthropic"),
+        ("OpenAIChat", "from holdfast.models import OpenAIChat"),
+        ("OpenAIResponses", "from holdfast.models import OpenAIResponses"),
+        ("Google", "from holdfast.models import Google"),
     ),
 )
 """Imports to measure. In each group the first one is the floor of the others."""

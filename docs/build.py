@@ -102,7 +102,8 @@ def reference_pages() -> tuple[str, ...]:
 def public_names(namespace: str) -> list[tuple[str, str]]:
     """The names that a namespace imports, each with the module that defines it."""
     name = namespace.removeprefix("holdfast").lstrip(".")
-    source = ROOT / "holdfast" / (f"{name}.py" if name else "__init__.pyi")
+    stub = ROOT / "holdfast" / f"{name or '__init__'}.pyi"  # of names imported on first use
+    source = stub if stub.exists() else stub.with_suffix(".py")
     tree = ast.parse(source.read_text("utf-8"))
     names = [
         (alias.name, str(node.module))

@@ -21,37 +21,13 @@ from __future__ import annotations
 __version__ = "0.1.0"
 
 
-def _home_of_names() -> dict[str, tuple[str, str | None]]:
-    """The module of each public name, and its name there; a namespace is a module itself."""
-    import ast
-    from pkgutil import get_data
-
-    stub = get_data(__name__, "__init__.pyi") or b""
-    return {
-        alias.name: ("holdfast." + alias.name, None)
-        if node.module == "holdfast"
-        else (str(node.module), alias.name)
-        for node in ast.parse(stub).body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-
-
 def __getattr__(name: str) -> object:
-    from importlib import import_module
+    from holdfast.public_names import import_name
 
-    if name.startswith("_") and name != "__all__":
-        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
-    homes = _home_of_names()
-    if name == "__all__":  # not `open`: `from holdfast import *` keeps Python's own
-        return sorted(homes.keys() - {"open"})
-    if name not in homes:
-        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
-    home, attribute = homes[name]
-    value = import_module(home)
-    globals()[name] = value if attribute is None else getattr(value, attribute)
-    return globals()[name]
+    return import_name("holdfast", "__init__.pyi", name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*_home_of_names(), "__version__"])
+    from holdfast.public_names import homes_of_names
+
+    return sorted([*homes_of_names("__init__.pyi"), "__version__"])

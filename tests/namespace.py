@@ -23,7 +23,9 @@ FRONT: Final = "holdfast"
 
 def public_names(namespace: str) -> dict[str, str]:
     """The names of a namespace, each with the module that defines it."""
-    source = PACKAGE / ("__init__.pyi" if namespace == FRONT else f"{namespace}.py")
+    name = "__init__" if namespace == FRONT else namespace
+    stub = PACKAGE / f"{name}.pyi"  # of names that are imported on first use
+    source = stub if stub.exists() else stub.with_suffix(".py")
     return {
         alias.name: str(node.module)
         for node in ast.parse(source.read_text("utf-8")).body

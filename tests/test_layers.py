@@ -32,6 +32,7 @@ HEIGHTS: Final[tuple[Mapping[str, tuple[str, ...]], ...]] = (
             "hooks",
             "messages",
             "models",
+            "public_names",
             "options",
         )
     },

@@ -30,7 +30,7 @@ def test_every_name_of_a_namespace_is_the_one_its_module_defines(namespace: str)
 
 def test_a_namespace_has_no_other_names_than_those_that_are_listed() -> None:
     for namespace in NAMESPACES:
-        names = {name for name in vars(module_of(namespace)) if not name.startswith("_")}
+        names = {name for name in dir(module_of(namespace)) if not name.startswith("_")}
         assert names - {"annotations"} == set(public_names(namespace))
     modules = {*NAMESPACES, "testing", "tools"}
     assert set(dir(holdfast)) == {*public_names(FRONT), *modules, "__version__"}
@@ -58,6 +58,14 @@ def test_importing_holdfast_alone_imports_no_other_module_of_it() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.split() == ["holdfast"]
+
+
+def test_a_name_of_models_imports_no_http_client_unless_it_needs_one() -> None:
+    program = "import sys; from holdfast.models import Settings; print('aiohttp' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == ["False"]
 
 
 def test_a_name_that_is_not_public_is_an_attribute_error() -> None:

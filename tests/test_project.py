@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from bench.__main__ import STARTED
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))[
     "project"
@@ -85,6 +87,12 @@ def test_help_lists_every_word_that_make_knows() -> None:
     verbs = re.findall(r"^  make (\S+) +\S", listed.stdout, re.MULTILINE)
     assert verbs == phony.split()
     assert set(verbs) >= {"run", "test", "check", "fmt", "bench", "clean"}
+
+
+def test_every_import_that_the_benchmark_measures_works() -> None:
+    for group in STARTED:
+        for _, statement in group:
+            exec(statement, {})
 
 
 def test_what_is_checked_is_what_a_newcomer_runs() -> None:
