@@ -175,13 +175,16 @@ class Wording(Struct, frozen=True, kw_only=True):
         "Your answer was cut off because it was too long. Continue exactly where it stopped, "
         "without repeating or summarizing. If much is left, do it in smaller pieces."
     )
+    """Asks for the rest of an answer that the length limit has cut."""
     repair: str = (
         "Your last answer does not have the required form. Give the whole answer again, as JSON "
         "and nothing else. Problems:"
     )
-    """Followed by the problems, one per line."""
+    """Asks for an answer of the output type again. Followed by the problems, one per line."""
     interrupted_answer: str = MARKER_TEXTS["interrupted_answer"]
+    """Marks an answer that was interrupted."""
     interrupted_tools: str = MARKER_TEXTS["interrupted_tools"]
+    """Marks an interruption while tools ran."""
 
     def __post_init__(self) -> None:
         if not self.recovery.strip():

@@ -1,4 +1,4 @@
-"""Generate the tables of docs/http.md and docs/server.md from the code.
+"""Generate the tables of docs/http.md, docs/server.md and docs/policies.md from the code.
 
 `python -m tests.server.reference` rewrites them; a test fails when they are out of date. Each table
 is in its page between two comments with its name. Texts that the code does not have are here.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, get_args
@@ -25,6 +26,7 @@ from holdfast.chat import stream as chat_stream
 from holdfast.chat.errors import ChatError
 from holdfast.cli import settings
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.policy import Calls, ContextLimits, Policy, Retry, Stream, Wording
 from holdfast.live import buffer
 from holdfast.live.delta_fragments import Fragment
 from holdfast.server import app, chat_list_stream, event_codec, shared_request_types
@@ -41,6 +43,7 @@ from holdfast.server.problem import (
     problem_of,
 )
 from holdfast.store.database import OutcomeUnknown, StoreError, Unavailable
+from holdfast.worker.options import WorkerOptions
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 COMMAND: Final = "python -m tests.server.reference"
@@ -415,6 +418,14 @@ def _settings() -> Iterator[tuple[str, str, str]]:
             yield f"`{name}`", _default(field), text[0].lower() + text[1:].rstrip(".")
 
 
+def fields_table(kind: type[Struct]) -> str:
+    """The fields of an options value, except those that are options values themselves."""
+    words = attribute_words(kind)
+    plain = [field for field in structs.fields(kind) if not isinstance(field.default, Struct)]
+    rows = ((f"`{field.name}`", _default(field) or "`None`", words[field.name]) for field in plain)
+    return table(("field", "default", "meaning"), rows)
+
+
 def _default(field: structs.FieldInfo) -> str:
     default = field.default if field.default is not NODEFAULT else field.default_factory()
     if default is None or default in ((), {}):
@@ -435,6 +446,8 @@ def attribute_words(kind: type[Any]) -> dict[str, str]:
     return words
 
 
+OPTIONS: Final = (Policy, Retry, Stream, Calls, ContextLimits, Wording, WorkerOptions)
+
 # --- pages ---------------------------------------------------------------------------------------
 
 TABLES: Final[Mapping[tuple[str, str], Callable[[], str]]] = {
@@ -446,6 +459,7 @@ TABLES: Final[Mapping[tuple[str, str], Callable[[], str]]] = {
     ("http.md", "list events"): list_events,
     ("http.md", "limits"): limits,
     ("server.md", "settings"): settings_table,
+    **{("policies.md", kind.__name__): partial(fields_table, kind) for kind in OPTIONS},
 }
 
 
