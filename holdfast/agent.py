@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias, Union, cast, get_args
 
 from msgspec import Struct, structs
 
+from holdfast.blocking import SyncRun, result_of
 from holdfast.kernel.call_admission import Eager, Gate, Middleware
 from holdfast.kernel.decide import Approved, CallState, Recorded
 from holdfast.kernel.errors import ConfigError
@@ -34,6 +35,7 @@ from holdfast.kernel.output import Output
 from holdfast.kernel.policy import Policy
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.prepare import Active, Project, trim_of
+from holdfast.kernel.result import RunResult
 from holdfast.kernel.run import Run
 from holdfast.kernel.schema import BadArguments
 from holdfast.kernel.stop_guard import Guard
@@ -191,6 +193,35 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
             compaction="person" if compact else None,
         )
         return Run(loop, inbox, self.policy.buffer)
+
+    def run_sync(
+        self,
+        prompt: Prompt | None = None,
+        *,
+        history: Sequence[Message] = (),
+        resolve: Mapping[str, Resolution] | None = None,
+        compact: bool = False,
+    ) -> RunResult:
+        """Run the agent to the end, without `await`: for scripts and notebooks.
+
+        Ctrl-C cancels the run. In an async program it would block the event loop: `await
+        agent.run(…)` there.
+        """
+        return result_of(self.run(prompt, history=history, resolve=resolve, compact=compact))
+
+    def stream_sync(
+        self,
+        prompt: Prompt | None = None,
+        *,
+        history: Sequence[Message] = (),
+        resolve: Mapping[str, Resolution] | None = None,
+        compact: bool = False,
+    ) -> SyncRun:
+        """Run the agent and iterate over its events, without `await`: for scripts and notebooks.
+
+        The `result` of the returned iterator is available after the last event.
+        """
+        return SyncRun(self.run(prompt, history=history, resolve=resolve, compact=compact))
 
     def _journal(
         self, open_calls: Sequence[ToolCall], resolve: Mapping[str, Resolution]

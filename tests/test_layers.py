@@ -16,7 +16,7 @@ import pytest
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 HEIGHTS: Final[tuple[Mapping[str, tuple[str, ...]], ...]] = (
-    {"kernel": ("kernel", "agent")},
+    {"kernel": ("kernel", "agent", "blocking")},
     {"providers": ("providers", "testing"), "observe": ("observe",)},
     {"store": ("store",), "live": ("live",)},
     {"chat": ("chat",)},

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 from warnings import warn
 
 import anyio
@@ -18,21 +18,29 @@ from holdfast.kernel.loop import Loop
 from holdfast.kernel.messages import Message, Prompt, user_message
 from holdfast.kernel.result import RunFailed, RunOver, RunResult
 
+OF_THE_RESULT: Final = frozenset({*RunResult.__struct_fields__, "text"}) - {"history"}
+AWAIT_IT: Final = (
+    "write `result = await agent.run(…)`, or `result = agent.run_sync(…)` in a program without an "
+    "event loop"
+)
+
 ResultAndCause: TypeAlias = tuple[RunResult, Exception | None]
 """The result of a run, and the exception that ended it."""
 
 
-class Run:
+class Run(Coroutine[Any, Any, RunResult]):
     """A run of an agent. It starts when it is first awaited, iterated or entered.
 
-    It is awaitable, not a coroutine: `asyncio.run` and `asyncio.create_task` need an `async`
-    function around it. It may be awaited any number of times. Each event is delivered to one
-    reader, once; after an `await` without a reader no events are left. A reader that is kept and
-    not read from blocks the run, and everything that awaits it.
+    It is a coroutine, too: `asyncio.run`, `asyncio.create_task` and task groups take it. It may be
+    awaited any number of times, also at once. Each event is delivered to one reader, once; after an
+    `await` without a reader no events are left. A slow reader slows the run, unless the run is
+    awaited meanwhile: then events that were not read yet are kept in memory.
 
     After `async with` or `aclose()`, every task that the run started has ended. A run that is
     dropped (a `break`, a cancelled reader) ends within a few iterations of the event loop.
     """
+
+    __name__ = "agent.run"  # how asyncio shows it as a coroutine
 
     def __init__(self, loop: Loop, inbox: Inbox, buffer: int) -> None:
         # The task must not refer to this object: its garbage collection is how an abandoned run is
@@ -43,6 +51,10 @@ class Run:
         self._task: asyncio.Task[ResultAndCause] | None = None
         self._readers = 0
         self._awaiting = 0
+        self._awaits: dict[asyncio.Task[Any] | None, Coroutine[Any, Any, RunResult]] = {}
+        """For each task that was made of this run as a coroutine, the coroutine that it drives."""
+        self._used = False
+        """Whether a task was made of this run, even if it was cancelled before it began."""
         self._closed = False
         self._cancelled = False
 
@@ -86,9 +98,63 @@ class Run:
         return result
 
     def _without_reader(self) -> None:
-        """Discard events while the run is awaited and has no reader."""
-        if self._awaiting and not self._readers:
-            self._channel.abandon()
+        """Do not wait for a reader while the run is awaited: it may have left, and be kept."""
+        if self._awaiting:
+            self._channel.release()
+            if not self._readers:
+                self._channel.abandon()
+
+    # --- the protocol of a coroutine ---
+
+    def send(self, value: Any) -> Any:
+        return self._drive("send", value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._drive("throw", *error)
+
+    def close(self) -> None:
+        """End the run if it has not ended, without waiting for it; `aclose` waits."""
+        self._closed = True
+        if self._task is None:
+            self._channel.close()
+        elif not self._task.done():
+            self._task.get_loop().call_soon_threadsafe(_drop, self._task, self._channel)
+
+    def _drive(self, method: str, *arguments: Any) -> Any:
+        """Continue the coroutine of the current task, which is new for a new task."""
+        self._used = True
+        task = _current_task()
+        waiting = self._awaits.get(task)
+        if waiting is None:
+            waiting = self._awaits[task] = self._outcome()
+        try:
+            return getattr(waiting, method)(*arguments)
+        except BaseException:  # it has ended; a result is a StopIteration
+            self._awaits.pop(task, None)
+            raise
+
+    # --- a run that was not awaited ---
+
+    def __repr__(self) -> str:
+        state = "not started: await it" if self._task is None else "running"
+        if self._closed or (self._task is not None and self._task.done()):
+            state = "ended"
+        return f"<Run, {state}>"
+
+    if not TYPE_CHECKING:  # a type checker reports these by itself
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name in OF_THE_RESULT:
+                raise AttributeError(f"a run has no {name}, but its result has: {AWAIT_IT}")
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
+            )
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError(
+                "a run is not iterated with `for`: write `async for event in agent.run(…)`, "
+                "or `for event in agent.stream_sync(…)` in a program without an event loop"
+            )
 
     # --- input ---
 
@@ -153,9 +219,13 @@ class Run:
 
     def __del__(self) -> None:
         task = self._task
-        if task is None and not self._closed:
+        if task is None and not self._closed and not self._used:
             # As for a coroutine that is never awaited: the caller may believe that it ran.
-            warn("a run was never awaited, iterated or entered", RuntimeWarning, stacklevel=2)
+            warn(
+                f"a run was never awaited, iterated or entered: {AWAIT_IT}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         if task is None or task.done() or task.get_loop().is_closed():
             return
         # The garbage collector may be at work in any thread.
@@ -179,9 +249,25 @@ class EventReader:
             raise StopAsyncIteration
         return event
 
+    async def batch(self) -> list[Event]:
+        """The next events, at least one; empty after the last."""
+        event = self._channel.take() or await self._channel.get()
+        events = []
+        while event is not None:
+            events.append(event)
+            event = self._channel.take()
+        return events
+
     def __del__(self) -> None:
         self._run._readers -= 1
         self._run._without_reader()
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # driven by hand, without an event loop
+        return None
 
 
 def _ended(loop: Loop, channel: Channel, task: asyncio.Task[ResultAndCause]) -> None:
