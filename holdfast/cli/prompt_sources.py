@@ -12,7 +12,6 @@ from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import File, Prompt, Text
 
 MAX_STDIN: Final = 10 * 1024 * 1024
-MAX_ATTACHMENT: Final = 32 * 1024 * 1024
 READ_SIZE: Final = 64 * 1024
 PIPE_WAIT: Final = 2.0
 """Seconds of silence on a pipe after which the user is told that we are reading it."""
@@ -25,27 +24,10 @@ def prompt_of(words: str, piped: str, files: Sequence[str]) -> Prompt | None:
     """
     words = "" if words.strip() == "-" else words
     text = "\n\n".join(piece for piece in (words.strip(), piped.strip("\n")) if piece.strip())
-    attached = [attachment(path) for path in files]
+    attached = [File.from_path(path) for path in files]
     if attached:
         return [*([Text(text)] if text else []), *attached]
     return text or None
-
-
-def attachment(path: str) -> File:
-    """Read a file to attach to the prompt."""
-    from mimetypes import guess_type
-
-    try:
-        with open(path, "rb") as opened:
-            data = opened.read(MAX_ATTACHMENT + 1)
-    except OSError as error:
-        raise ConfigError(f"cannot attach {path}: {error.strerror}") from None
-    if len(data) > MAX_ATTACHMENT:
-        raise ConfigError(f"{path} is larger than {MAX_ATTACHMENT:,} bytes: attach a part of it")
-    kind, encoding = guess_type(path)
-    if kind is None or encoding is not None:
-        kind = "application/octet-stream" if b"\0" in data[:8192] else "text/plain"
-    return File(kind, name=os.path.basename(path), data=data)
 
 
 def read_stdin(words: str, note: Callable[[str], None]) -> str:

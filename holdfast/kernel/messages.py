@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any, Final, Literal, TypeAlias, TypeVar, Union
 
 import msgspec
@@ -54,6 +55,8 @@ ToolOutcome = Literal[
 Metadata: TypeAlias = Mapping[str, Any]
 """Data that a provider requires back verbatim, as `{provider: any JSON value}`."""
 
+MAX_FILE: Final = 32 * 1024 * 1024
+"""Maximum bytes of a file that `File.from_path` reads, unless it is told otherwise."""
 TRANSPARENT: Final = frozenset({"checkpoint", "marker", "context", "note"})
 """Message kinds that are ignored when *the last message* decides the next step."""
 MARKER_TEXTS: Final[Mapping[MarkerKind, str]] = {
@@ -116,6 +119,68 @@ class File(Tagged, frozen=True, tag="file"):
     ref: str | None = None
     """Reference to the stored bytes, if `data` is None."""
     metadata: Metadata | None = None
+
+    @classmethod
+    def from_path(
+        cls,
+        path: str | PathLike[str],
+        media_type: str | None = None,
+        *,
+        name: str | None = None,
+        max_bytes: int = MAX_FILE,
+    ) -> File:
+        """Read a file. Without a media type, it is guessed from the content and the name."""
+        from os import fspath
+        from os.path import basename
+
+        given = fspath(path)
+        try:
+            with open(given, "rb") as opened:
+                data = opened.read(max_bytes + 1)
+        except OSError as error:
+            raise ConfigError(f"cannot read {given}: {error.strerror or error}") from None
+        if len(data) > max_bytes:
+            raise ConfigError(
+                f"{given} is larger than {max_bytes:,} bytes: pass a part of it, or max_bytes=…"
+            )
+        return cls.from_bytes(data, media_type, name=name or basename(given))
+
+    @classmethod
+    def from_bytes(
+        cls,
+        data: bytes | bytearray | memoryview,
+        media_type: str | None = None,
+        *,
+        name: str | None = None,
+    ) -> File:
+        """A file of these bytes. Without a media type, it is guessed from them and the name."""
+        from holdfast.kernel.media_type import guess
+
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise ConfigError(f"the data is a {type(data).__name__}: use bytes")
+        data = bytes(data)
+        if not data:
+            raise ConfigError(f"{name or 'the file'} is empty: pass a file with content")
+        file = cls(media_type or guess(name, data) or "", name, data)
+        _check_file(file)
+        return file
+
+    @classmethod
+    def from_url(cls, url: str, media_type: str | None = None, *, name: str | None = None) -> File:
+        """A file that the provider fetches. Without a media type, it is guessed from the URL."""
+        from urllib.parse import unquote, urlsplit
+
+        from holdfast.kernel.media_type import guess
+
+        if not url.startswith(("https://", "http://")):
+            raise ConfigError(f"{url!r} is not a URL of a file: use https://…, or File.from_path")
+        last = unquote(urlsplit(url).path).rpartition("/")[2] or None
+        media_type = media_type or guess(last, None)
+        if media_type is None:
+            raise ConfigError(f"{url} does not show what it is: pass media_type='image/png' or so")
+        file = cls(media_type, name or last, ref=url)
+        _check_file(file)
+        return file
 
 
 class Source(Tagged, frozen=True, tag="source"):

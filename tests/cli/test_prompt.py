@@ -13,7 +13,7 @@ from typing import BinaryIO
 import pytest
 
 from holdfast.cli import prompt_sources
-from holdfast.cli.prompt_sources import attachment, prompt_of, read_stdin
+from holdfast.cli.prompt_sources import prompt_of, read_stdin
 from holdfast.errors import ConfigError
 from holdfast.messages import File, Text
 
@@ -35,37 +35,6 @@ def test_a_file_goes_with_the_words(tmp_path: Path) -> None:
         Text("What is it?"),
         File("image/png", name="a.png", data=b"\x89PNG"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "kind"),
-    [
-        ("notes", b"text", "text/plain"),
-        ("notes", b"\0\1", "application/octet-stream"),
-        ("a.md", b"# A", "text/markdown"),
-        ("a.tar.gz", b"\x1f\x8b\0", "application/octet-stream"),
-    ],
-)
-def test_the_kind_of_a_file_is_guessed(tmp_path: Path, name: str, data: bytes, kind: str) -> None:
-    (tmp_path / name).write_bytes(data)
-    assert attachment(str(tmp_path / name)).media_type == kind
-
-
-def test_a_file_that_is_not_there_or_too_large_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot attach .*: No such file"):
-        attachment(str(tmp_path / "none"))
-    with pytest.raises(ConfigError, match=r"cannot attach .*: Is a directory"):
-        attachment(str(tmp_path))
-    large = tmp_path / "large"
-    with large.open("wb") as opened:
-        opened.truncate(prompt_sources.MAX_ATTACHMENT + 1)
-    with pytest.raises(ConfigError, match="attach a part of it"):
-        attachment(str(large))
-
-
-def test_a_file_without_an_end_is_refused() -> None:
-    with pytest.raises(ConfigError, match="attach a part of it"):
-        attachment("/dev/zero")
 
 
 @pytest.fixture
