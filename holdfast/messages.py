@@ -14,3 +14,11 @@ from holdfast.kernel.messages import (
     dump as dump,
     load as load,
 )
+from holdfast.providers.message_formats.anthropic import (
+    from_anthropic as from_anthropic,
+    to_anthropic as to_anthropic,
+)
+from holdfast.providers.message_formats.openai import (
+    from_openai as from_openai,
+    to_openai as to_openai,
+)
