@@ -104,6 +104,7 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         tools = tuple(_as_tool(given) for given in _several("tools", self.tools))
         toolset = _by_name(tools)
         provided = _provided(_several("provider_tools", self.provider_tools), toolset)
+        _check_tool_choice(self.settings, toolset, provided)
         # Built now, so that errors in them are raised here.
         _ = [tool.spec for tool in toolset.values()], self.form
         structs.force_setattr(self, "model", model)
@@ -367,6 +368,24 @@ def _provided(given: tuple[Any, ...], tools: Mapping[str, Tool]) -> tuple[Provid
             raise ConfigError(f"two tools are named {one.name!r}: rename or leave out one")
         names.add(one.name)
     return given
+
+
+def _check_tool_choice(
+    settings: Settings, tools: Mapping[str, Tool], provided: Sequence[ProviderTool]
+) -> None:
+    if not settings.forces_call:
+        return
+    names = [*tools, *(one.name for one in provided)]
+    if not names:
+        raise ConfigError(
+            f"tool_choice is {settings.tool_choice!r}, and the agent has no tools: give it tools, "
+            "or leave tool_choice out"
+        )
+    if settings.tool_choice != "required" and settings.tool_choice not in names:
+        raise ConfigError(
+            f"tool_choice is {settings.tool_choice!r}, and no tool has this name: "
+            f"use 'auto', 'none', 'required' or one of {', '.join(names)}"
+        )
 
 
 def _named(name: str) -> Model:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Container, Iterable, Mapping
 from inspect import iscoroutinefunction
 from typing import Any, Final, Literal, Protocol, TypeAlias, Union, get_args
+
+from msgspec import structs
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import (
@@ -23,6 +25,7 @@ from holdfast.kernel.messages import (
 )
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+ToolChoiceFor = Literal["first_answer", "every_answer"]
 EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
 """Efforts from the lowest to the highest."""
 
@@ -84,21 +87,89 @@ class Settings(Value, frozen=True, kw_only=True):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     max_output_tokens: int | None = None
+    seed: int | None = None
+    """Seed of the sampling: equal requests mostly get equal answers."""
+    stop: tuple[str, ...] = ()
+    """Texts at which the model stops writing. They are not part of the answer."""
+    tool_choice: str | None = None
+    """`auto`, `none`, `required` (at least one call), or the name of the tool to call."""
+    tool_choice_for: ToolChoiceFor = "first_answer"
+    """Answers of a turn for which a required call is required; later ones choose freely."""
+    parallel_tool_calls: bool | None = None
+    """Whether an answer may have several calls."""
     options: Mapping[str, Mapping[str, Any]] = {}
     """Options of single providers, as `{provider: options}`."""
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
+        for name in _NUMBERS:
             value = getattr(self, name)
-            fits = isinstance(value, Mapping if name == "options" else (int, float))
-            if value is not None and not fits:
+            if value is not None and not isinstance(value, (int, float)):
                 raise ConfigError(f"{name} is {value!r}: use a number, or None")
+        structs.force_setattr(self, "stop", _stop(self.stop))
+        _check_choice(self)
+        if not isinstance(self.options, Mapping):
+            raise ConfigError(f"options is {self.options!r}: use {{'anthropic': {{…}}}}")
         for provider, options in self.options.items():
             if not isinstance(options, Mapping):
                 raise ConfigError(
                     f"options has {provider!r}: {options!r}, but is keyed by provider: "
                     "use {'anthropic': {…}}"
                 )
+
+    @property
+    def forces_call(self) -> bool:
+        """Whether the answer must have a call."""
+        return self.tool_choice not in (None, "auto", "none")
+
+
+_NUMBERS: Final = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "presence_penalty",
+    "frequency_penalty",
+    "max_output_tokens",
+)
+
+
+def _stop(given: Any) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigError(f"stop is {given!r}: use a list of texts, even for one")
+    texts = tuple(given)
+    for text in texts:
+        if not (isinstance(text, str) and text.strip()):
+            raise ConfigError(f"stop has {text!r}: use texts that are not only spaces")
+    return texts
+
+
+def _check_choice(settings: Settings) -> None:
+    if not isinstance(settings.seed, int | None):
+        raise ConfigError(f"seed is {settings.seed!r}: use a whole number, or None")
+    choice, answers = settings.tool_choice, settings.tool_choice_for
+    if choice is not None and not (isinstance(choice, str) and choice):
+        raise ConfigError(
+            f"tool_choice is {choice!r}: use 'auto', 'none', 'required' or a tool's name"
+        )
+    if answers not in get_args(ToolChoiceFor):
+        raise ConfigError(f"tool_choice_for is {answers!r}: use 'first_answer' or 'every_answer'")
+    if not isinstance(settings.parallel_tool_calls, bool | None):
+        raise ConfigError(
+            f"parallel_tool_calls is {settings.parallel_tool_calls!r}: use True, False or None"
+        )
+
+
+def settings_for(settings: Settings, answers: int, tools: Container[str]) -> Settings:
+    """The settings of the next request of a turn that has this many answers.
+
+    A call is only required of the first answer, unless the settings say otherwise: the model would
+    call tools until the limit of steps. A tool that may not be called now is not required.
+    """
+    if not settings.forces_call:
+        return settings
+    later = answers > 0 and settings.tool_choice_for == "first_answer"
+    if later or (settings.tool_choice != "required" and settings.tool_choice not in tools):
+        return structs.replace(settings, tool_choice=None)
+    return settings
 
 
 class Request(Value, frozen=True, kw_only=True):

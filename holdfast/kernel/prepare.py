@@ -18,7 +18,7 @@ from holdfast.kernel.history import History
 from holdfast.kernel.hook_context import Context
 from holdfast.kernel.inbox import Interrupted, Interruption
 from holdfast.kernel.messages import AskedBy, Message
-from holdfast.kernel.model import Model, Request
+from holdfast.kernel.model import Model, Request, Settings, ToolSpec, settings_for
 from holdfast.kernel.model_context import NOTHING_REMOVED, RemovedParts, Trim, repaired, worded
 from holdfast.kernel.policy import max_result
 from holdfast.kernel.summary_checkpoint import CompactionInput
@@ -186,6 +186,14 @@ def _log_removed(source: str, removed: RemovedParts) -> None:
         )
 
 
+def _settings(agent: Agent, history: History, specs: Sequence[ToolSpec]) -> Settings:
+    """The settings of the next request."""
+    if not agent.settings.forces_call:
+        return agent.settings
+    names = {spec.name for spec in specs} | {tool.name for tool in agent.provider_tools}
+    return settings_for(agent.settings, history.turn.steps, names)
+
+
 async def build_request(
     agent: Agent,
     context: Context,
@@ -218,7 +226,7 @@ async def build_request(
         tools=specs,
         provider_tools=tuple(agent.provider_tools),
         output=None if form is None else form.shape,
-        settings=agent.settings,
+        settings=_settings(agent, history, specs),
         effort=agent.effort,
         cache_key=agent.cache_key,
         stay_with=history.turn.model,

@@ -38,7 +38,7 @@ ARGUMENT_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 """Valid names of a tool's arguments. An invalid one has the whole request refused."""
 MIN_TOP_P_WHILE_THINKING: Final = 0.95
 """Smallest `top_p` that the API accepts while thinking."""
-UNSUPPORTED_SETTINGS: Final = ("presence_penalty", "frequency_penalty")
+UNSUPPORTED_SETTINGS: Final = ("presence_penalty", "frequency_penalty", "seed")
 
 # Only the model itself may call these. If provider-side code called them, half of an answer could
 # wait in a sandbox for a tool of ours; models that cannot do that refuse the permission.
@@ -118,6 +118,9 @@ class _Composer:
             body["system"] = system
         if tools:
             body["tools"] = tools
+            body |= self._tool_choice(tools)
+        if settings.stop:
+            body["stop_sequences"] = list(settings.stop)
         body["messages"] = messages
         return body
 
@@ -141,6 +144,9 @@ class _Composer:
             return {}
         if effort == "none":
             return {"thinking": {"type": "disabled"}}
+        if self._request.settings.forces_call:
+            self._left_out("thinking, because tool_choice requires a call")
+            return {}
         if self._profile.options.get("thinking", "adaptive") != "budget":
             level = "low" if effort == "minimal" else effort
             # Some models send no thinking unless a summary is requested.
@@ -204,6 +210,25 @@ class _Composer:
             else:
                 self._left_out(f"{tool.name}, which it does not have")
         return tools
+
+    def _tool_choice(self, tools: Sequence[JsonObject]) -> JsonObject:
+        """Which tool to call, and whether several may be called, as one field."""
+        settings = self._request.settings
+        choice: JsonObject = {}
+        match settings.tool_choice:
+            case None:
+                pass
+            case "none" | "auto" as word:
+                choice = {"type": word}
+            case "required":
+                choice = {"type": "any"}
+            case name if any(tool.get("name") == name for tool in tools):
+                choice = {"type": "tool", "name": name}
+            case name:
+                self._left_out(f"tool_choice {name}")
+        if settings.parallel_tool_calls is False and settings.tool_choice != "none":
+            choice = {"type": "auto", **choice, "disable_parallel_tool_use": True}
+        return {"tool_choice": choice} if choice else {}
 
     def _declared(self, spec: ToolSpec) -> JsonObject:
         native = spec.native.get(self._provider)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from holdfast.kernel.model import Effort, ProviderTool, Request, Shape, ToolSpec
@@ -76,7 +76,7 @@ class _Encoder:
         parts: JsonObject = {
             "systemInstruction": {"parts": [{"text": text} for text in system]} if system else None,
             "tools": tools,
-            "toolConfig": {"includeServerSideToolInvocations": True} if mixed else None,
+            "toolConfig": self._tool_config(request, tools, mixed),
             "generationConfig": config,
             "contents": contents.encode(request.messages),
         }
@@ -106,6 +106,25 @@ class _Encoder:
             return tools, False
         return tools + own, True
 
+    def _tool_config(
+        self, request: Request, tools: Sequence[JsonObject], mixed: bool
+    ) -> JsonObject:
+        config: JsonObject = {"includeServerSideToolInvocations": True} if mixed else {}
+        settings = request.settings
+        if settings.parallel_tool_calls is False:
+            self._leave_out("parallel_tool_calls")
+        if settings.tool_choice is None:
+            return config
+        functions = next(
+            (tool["functionDeclarations"] for tool in tools[:1] if "functionDeclarations" in tool),
+            (),
+        )
+        calling = _function_calling(settings.tool_choice, [one["name"] for one in functions])
+        if calling is None:
+            self._leave_out(f"tool_choice {settings.tool_choice}")
+            return config
+        return {**config, "functionCallingConfig": calling}
+
     def _provided(self, tool: ProviderTool) -> list[JsonObject]:
         native = tool.native.get(self._provider)
         if native is not None:
@@ -129,6 +148,10 @@ class _Encoder:
                 self._leave_out(field)
         if request.settings.max_output_tokens is not None:
             config["maxOutputTokens"] = request.settings.max_output_tokens
+        if request.settings.seed is not None:
+            config["seed"] = request.settings.seed
+        if request.settings.stop:
+            config["stopSequences"] = list(request.settings.stop)
         thinking = thinking_config(request.effort, self._profile)
         return {**config, "thinkingConfig": thinking} if thinking else config
 
@@ -138,6 +161,17 @@ class _Encoder:
 
     def _leave_out(self, what: str) -> None:
         self.notices.append(f"{self._name} does not take {what}: it was left out.")
+
+
+def _function_calling(choice: str, functions: Sequence[str]) -> JsonObject | None:
+    """The choice of a function; None if it cannot be made: the API chooses its own tools."""
+    if not functions:
+        return None
+    if choice in ("auto", "none"):
+        return {"mode": choice.upper()}
+    if choice == "required":
+        return {"mode": "ANY"}
+    return {"mode": "ANY", "allowedFunctionNames": [choice]} if choice in functions else None
 
 
 def _function(spec: ToolSpec) -> JsonObject:

@@ -113,6 +113,15 @@ class Quirks(Value, frozen=True, kw_only=True):
     Fireworks."""
     penalties: bool = True
     """Whether presence and frequency penalties may be set. Cerebras and xAI refuse them."""
+    seed: str | None = "seed"
+    """Field for the seed; None if there is none."""
+    stop: Literal["always", "with sampling"] | None = "with sampling"
+    """When stop sequences are accepted. OpenAI's reasoning models refuse them, like a
+    temperature."""
+    forces_calls: bool = True
+    """Whether a call can be required. Ollama ignores the field, Moonshot refuses `required`."""
+    parallel_calls: bool = True
+    """Whether parallel calls can be disabled."""
     structured: Literal["json_schema", "json_object"] | None = "json_schema"
     """Strongest constraint on an answer's form. DeepSeek guarantees JSON, but no schema."""
     strict: bool = True
@@ -145,6 +154,7 @@ COMPATIBLE: Final = Quirks(
     json_arguments=True,
     files=("image",),
     max_tokens="max_tokens",
+    stop="always",
     strict=False,
     structured_with_tools=False,
     web_search=None,
@@ -161,7 +171,11 @@ QUIRKS: Final[Mapping[str, Quirks]] = {
     "azure": Quirks(auth_header="api-key", web_search=None),
     # --- on one's own machine ---
     "ollama": replace(
-        COMPATIBLE, efforts=("none", "low", "medium", "high", "max"), replay="reasoning"
+        COMPATIBLE,
+        efforts=("none", "low", "medium", "high", "max"),
+        replay="reasoning",
+        forces_calls=False,
+        parallel_calls=False,
     ),
     "vllm": replace(_TEMPLATES, replay="reasoning"),
     "llamacpp": replace(_TEMPLATES, replay="reasoning_content"),
@@ -192,11 +206,14 @@ QUIRKS: Final[Mapping[str, Quirks]] = {
         call_ids="nine",
         replay="thinking",
         stream_usage=False,
+        seed="random_seed",
         cache_key="prompt_cache_key",
     ),
     "deepseek": replace(
         COMPATIBLE,
         files=(),
+        seed=None,
+        parallel_calls=False,
         effort="thinking",
         replay="reasoning_content",
         reasoning_filler="",
@@ -207,6 +224,7 @@ QUIRKS: Final[Mapping[str, Quirks]] = {
         system_anywhere=True,
         max_tokens="max_completion_tokens",
         penalties=False,
+        stop=None,
         strict=True,
         structured_with_tools=True,
         cache_header="x-grok-conv-id",
@@ -224,6 +242,9 @@ QUIRKS: Final[Mapping[str, Quirks]] = {
         effort="effort_or_thinking",
         replay="reasoning_content",
         reasoning_filler=" ",
+        seed=None,
+        forces_calls=False,
+        parallel_calls=False,
         cache_key="prompt_cache_key",
     ),
     "nvidia": replace(COMPATIBLE, effort="template"),

@@ -40,6 +40,7 @@ def encode(request: Request, endpoint: ChatEndpoint) -> tuple[bytes, tuple[str, 
         body["response_format"] = _format(request.output, structure, quirks.strict)
     effort = _effort(request, endpoint, "tools" in body, notices)
     body |= _settings(request, endpoint, effort, notices)
+    body |= _tool_choice(request, endpoint, "tools" in body, notices)
     if effort is not None and quirks.effort is not None:
         body |= _effort_as(quirks.effort, effort)
     body |= _caching(request, endpoint)
@@ -174,6 +175,38 @@ def _settings(
             notices.append(f"{endpoint.name} does not take {name}{condition}: it was left out.")
     if settings.max_output_tokens is not None:
         fields[quirks.max_tokens] = settings.max_output_tokens
+    if settings.seed is not None and quirks.seed is not None:
+        fields[quirks.seed] = settings.seed
+    elif settings.seed is not None:
+        notices.append(f"{endpoint.name} does not take seed: it was left out.")
+    if settings.stop and (quirks.stop == "always" or (quirks.stop and sampling)):
+        fields["stop"] = list(settings.stop)
+    elif settings.stop:
+        notices.append(f"{endpoint.name} does not take stop: it was left out.")
+    return fields
+
+
+def _tool_choice(
+    request: Request, endpoint: ChatEndpoint, tools: bool, notices: list[str]
+) -> JsonObject:
+    """Which tool to call, and whether several may be called. Refused without tools."""
+    settings, fields = request.settings, dict[str, Any]()
+    if not tools:
+        return {}
+    if settings.parallel_tool_calls is not None and endpoint.quirks.parallel_calls:
+        fields["parallel_tool_calls"] = settings.parallel_tool_calls
+    elif settings.parallel_tool_calls is False:
+        notices.append(f"{endpoint.name} does not take parallel_tool_calls: it was left out.")
+    choice = settings.tool_choice
+    names = {spec.name for spec in request.tools}
+    if settings.forces_call and not (
+        endpoint.quirks.forces_calls and (choice == "required" or choice in names)
+    ):
+        notices.append(f"{endpoint.name} cannot be made to call {choice}: it was left out.")
+    elif choice in ("auto", "none", "required"):
+        fields["tool_choice"] = choice
+    elif choice is not None:
+        fields["tool_choice"] = {"type": "function", "function": {"name": choice}}
     return fields
 
 

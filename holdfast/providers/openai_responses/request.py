@@ -280,6 +280,7 @@ class _Encoder:
             fields = {"instructions": "\n\n".join(system), **fields}
         if tools:
             fields["tools"] = tools
+            fields |= self._tool_choice(request, tools)
         if include:
             fields["include"] = list(dict.fromkeys(include))
         fields |= self._settings(request, self._effort(request, tools))
@@ -317,8 +318,8 @@ class _Encoder:
                 self._note_omitted(name, "does not take it together with an effort")
             else:
                 self._note_omitted(name)
-        for name in ("top_k", "presence_penalty", "frequency_penalty"):
-            if getattr(settings, name) is not None:
+        for name in ("top_k", "presence_penalty", "frequency_penalty", "seed", "stop"):
+            if getattr(settings, name) not in (None, ()):
                 self._note_omitted(name)
         return fields
 
@@ -337,6 +338,25 @@ class _Encoder:
             "parameters": schema,
             "strict": False,  # invalid arguments are found, and coerced, where the tool runs
         }
+
+    def _tool_choice(self, request: Request, tools: Sequence[ResponseItem]) -> ResponseItem:
+        """Which tool to call, and whether several may be called. Refused without tools."""
+        settings, fields = request.settings, dict[str, Any]()
+        if settings.parallel_tool_calls is not None:
+            fields["parallel_tool_calls"] = settings.parallel_tool_calls
+        choice = settings.tool_choice
+        if choice in ("auto", "none", "required"):
+            fields["tool_choice"] = choice
+        elif choice is not None:
+            kind = PROVIDER_TOOLS.get(choice, {}).get("type")
+            found = [one for one in tools if choice == one.get("name") or kind == one["type"]]
+            if found:
+                fields["tool_choice"] = {
+                    key: found[0][key] for key in ("type", "name") if key in found[0]
+                }
+            else:
+                self._note_omitted(f"tool_choice {choice}")
+        return fields
 
     def _provider_tool(self, tool: ProviderTool) -> ResponseItem | None:
         native = tool.native.get(self._provider)

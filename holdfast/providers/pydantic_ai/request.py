@@ -135,6 +135,7 @@ _SETTING_NAMES: Final = {
     "presence_penalty": "presence_penalty",
     "frequency_penalty": "frequency_penalty",
     "max_output_tokens": "max_tokens",
+    "seed": "seed",
 }
 
 
@@ -152,15 +153,30 @@ def _settings(request: Request, model: Model[Any], defaults: ModelSettings) -> M
         merged["openai_prompt_cache_key"] = request.cache_key
     merged |= cast("dict[str, Any]", defaults)
     merged |= _setting_values(request.settings, request.effort)
+    if request.tools:
+        merged |= _tool_choice(request.settings)
     merged |= request.settings.options.get(PROVIDER, {})
     return cast(ModelSettings, merged)
 
 
 def _setting_values(settings: Settings, effort: Effort | None) -> dict[str, Any]:
     values = {name: getattr(settings, ours) for ours, name in _SETTING_NAMES.items()}
+    if settings.stop:
+        values["stop_sequences"] = list(settings.stop)
     if effort is not None:
         values["thinking"] = False if effort == "none" else effort
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _tool_choice(settings: Settings) -> dict[str, Any]:
+    """Which tool to call, and whether several may be called. Refused without tools."""
+    values: dict[str, Any] = {}
+    choice = settings.tool_choice
+    if choice is not None:
+        values["tool_choice"] = choice if choice in ("auto", "none", "required") else [choice]
+    if settings.parallel_tool_calls is not None:
+        values["parallel_tool_calls"] = settings.parallel_tool_calls
+    return values
 
 
 # --- Messages -----------------------------------------------------------------------------------

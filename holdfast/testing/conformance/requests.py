@@ -115,9 +115,16 @@ async def settings_are_accepted(bench: Bench) -> None:
         Settings(temperature=0.5, presence_penalty=0.1, frequency_penalty=0.1),
         Settings(top_p=0.9, top_k=40, max_output_tokens=2_000),
         Settings(options={"other": {"not": "yours"}}),
+        Settings(seed=7, stop=("END",)),
+        Settings(tool_choice="auto", parallel_tool_calls=True),
+        Settings(tool_choice="none", parallel_tool_calls=False),
+        Settings(tool_choice="required"),
+        Settings(tool_choice=LOOK_TOOL.name, parallel_tool_calls=False),
     )
     for settings in variants:
         await _demand_answer(bench, Request(messages=ask().messages, settings=settings))
+        with_tools = Request(messages=ask().messages, tools=(LOOK_TOOL,), settings=settings)
+        await _demand_answer(bench, with_tools)
     for effort in ("none", "minimal", "low", "medium", "high", "xhigh", "max"):
         await _demand_answer(
             bench,

@@ -46,6 +46,12 @@ USER_BLOCKS: Final = ("text", "image", "document", "search_result", "tool_result
 IMAGE_TYPES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
 ARGUMENT_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 """Valid names of a tool's arguments."""
+TOOL_CHOICE_FIELDS: Final[Mapping[str, Sequence[str]]] = {
+    "any": ("type", "disable_parallel_tool_use"),
+    "auto": ("type", "disable_parallel_tool_use"),
+    "none": ("type",),
+    "tool": ("type", "name", "disable_parallel_tool_use"),
+}
 TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 TOOL_USE_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 SERVER_TOOL_TYPE: Final = re.compile(r"[a-z_]+_20\d{6}")
@@ -244,6 +250,26 @@ def _check_tools(body: JsonObject, received: ReceivedRequest) -> None:
                 ARGUMENT_NAME.fullmatch(key),
                 f"tools.{at}.custom.input_schema.properties: {problem}",
             )
+
+
+def _check_tool_choice(body: JsonObject, received: ReceivedRequest) -> None:
+    for text in body.get("stop_sequences", ()):
+        _demand(str(text).strip(), "stop_sequences: each stop sequence must contain non-whitespace")
+    choice = body.get("tool_choice")
+    if choice is None:
+        return
+    kind, tools = choice.get("type"), body.get("tools", ())
+    _demand(tools, "tool_choice may only be specified while providing tools")
+    _demand(kind in TOOL_CHOICE_FIELDS, f"tool_choice: {kind!r} is not a valid type")
+    for name in choice:
+        extra = f"tool_choice.{kind}.{name}: Extra inputs are not permitted"
+        _demand(name in TOOL_CHOICE_FIELDS[kind], extra)
+    if kind == "tool":
+        known = choice.get("name") in [tool["name"] for tool in tools]
+        _demand(known, f"Tool '{choice.get('name')}' not found in provided tools")
+    thinks = body.get("thinking", {}).get("type", "disabled") != "disabled"
+    forces = kind in ("any", "tool")
+    _demand(not (thinks and forces), "Thinking may not be enabled when tool_choice forces tool use")
 
 
 def _check_marks(body: JsonObject, received: ReceivedRequest) -> None:
@@ -454,6 +480,7 @@ BODY_CHECKS: Final[Sequence[Callable[[JsonObject, ReceivedRequest], None]]] = (
     _check_output,
     _check_system,
     _check_tools,
+    _check_tool_choice,
     _check_messages,
     _check_marks,
     _check_pairs,

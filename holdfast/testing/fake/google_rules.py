@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, Final
 
 from holdfast.testing.fake.dialect_interface import InvalidRequest, Problem, ReceivedRequest
@@ -63,6 +63,8 @@ _TOOL_FIELDS: Final = _words(
 _TOOL_CONFIG_FIELDS: Final = _words(
     "functionCallingConfig includeServerSideToolInvocations retrievalConfig"
 )
+_CALLING_FIELDS: Final = _words("allowedFunctionNames mode streamFunctionCallArguments")
+_CALLING_MODES: Final = _words("ANY AUTO NONE VALIDATED")
 _FUNCTION_FIELDS: Final = _words(
     "behavior description name parameters parametersJsonSchema response responseJsonSchema"
 )
@@ -189,7 +191,22 @@ def _check_tools(body: Mapping[str, Any], model: str) -> bool:
         )
     if config.get("includeServerSideToolInvocations") and _OLD_MODELS.match(model):
         raise InvalidRequest("Tool call context circulation is not enabled for this model")
+    _check_calling(config.get("functionCallingConfig"), names)
     return bool(names)
+
+
+def _check_calling(calling: Any, names: Container[str]) -> None:
+    if calling is None:
+        return
+    _check_fields(calling, _CALLING_FIELDS, "tool_config.function_calling_config")
+    mode, allowed = calling.get("mode", "AUTO"), calling.get("allowedFunctionNames", ())
+    if mode not in _CALLING_MODES:
+        raise InvalidRequest(f"Invalid value at 'tool_config.function_calling_config.mode': {mode}")
+    if allowed and mode not in ("ANY", "VALIDATED"):
+        raise InvalidRequest("Please set the mode to ANY to use allowed_function_names.")
+    for name in allowed:
+        if name not in names:
+            raise InvalidRequest(f"allowed_function_names has {name}, which is not declared")
 
 
 def _check_function(function: Any, where: str) -> None:
@@ -233,6 +250,10 @@ def _check_config(config: Any, model: str, functions: bool) -> None:
     _check_fields(config, _CONFIG_FIELDS, "generation_config")
     if not 0 <= config.get("temperature", 0) <= 2:
         raise InvalidRequest("generation_config.temperature must be in the range [0.0, 2.0]")
+    if len(config.get("stopSequences", ())) > 5:
+        raise InvalidRequest("generation_config.stop_sequences: at most 5 are supported")
+    if not isinstance(config.get("seed", 0), int):
+        raise InvalidRequest("Invalid value at 'generation_config.seed' (TYPE_INT32)")
     if config.get("maxOutputTokens", 1) < 1:
         raise InvalidRequest("max_output_tokens must be positive.")
     is_json = config.get("responseMimeType") == "application/json"

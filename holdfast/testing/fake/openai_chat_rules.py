@@ -6,7 +6,7 @@ They are as strict as OpenAI, except that fields of other documented endpoints a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -62,6 +62,7 @@ COMPATIBLE_FIELDS: Final = frozenset(
         "provider",
         "reasoning",
         "session_id",
+        "random_seed",  # Mistral
         "chat_template_kwargs",  # vLLM, llama.cpp
         "thinking",  # DeepSeek, Moonshot
         "top_k",
@@ -170,6 +171,10 @@ def _check_settings(body: JsonObject) -> None:
         fits = type(body[name]) is int and body[name] > 0
         _demand(fits, f"Invalid '{name}': expected a whole number above 0")
     _check_effort(body)
+    seed, stop = body.get("seed"), body.get("stop")
+    _demand(isinstance(seed, int | None), "Invalid type for 'seed': expected an integer.")
+    stop = [stop] if isinstance(stop, str) else stop or []
+    _demand(len(stop) <= 4, "Invalid 'stop': array too long. Expected at most 4 items.")
     key = body.get("prompt_cache_key", "")
     _demand(
         isinstance(key, str) and len(key) <= 64,
@@ -191,7 +196,7 @@ def _check_effort(body: JsonObject) -> None:
             "/v1/chat/completions. To use function tools, use /v1/responses or set "
             "reasoning_effort to 'none'.",
         )
-    for name in ("temperature", "top_p"):
+    for name in ("temperature", "top_p", "stop"):
         refused = thinks and name in body and SAMPLES_OR_EFFORT.match(model)
         _demand(
             not refused,
@@ -206,12 +211,29 @@ def _check_effort(body: JsonObject) -> None:
 def _check_tools(body: JsonObject) -> None:
     tools = body.get("tools")
     if tools is None:
+        for field in ("tool_choice", "parallel_tool_calls"):
+            _demand(field not in body, f"'{field}' is only allowed when 'tools' are specified.")
         return
     _demand(isinstance(tools, list) and tools, "[] is too short - 'tools'")
     _demand(len(tools) <= 128, "Invalid 'tools': array too long, at most 128", code="array_above")
     names = [_tool_name(tool, f"tools[{at}]") for at, tool in enumerate(tools)]
     for name in names:
         _demand(names.count(name) == 1, f"Invalid 'tools': the name {name!r} is used twice")
+    _check_tool_choice(body, names)
+
+
+def _check_tool_choice(body: JsonObject, names: Sequence[str]) -> None:
+    parallel = body.get("parallel_tool_calls", True)
+    _demand(isinstance(parallel, bool), "Invalid type for 'parallel_tool_calls'")
+    choice = body.get("tool_choice", "auto")
+    if isinstance(choice, str):
+        fits = choice in ("auto", "none", "required")
+        _demand(fits, f"Invalid value: '{choice}' for 'tool_choice'.")
+        return
+    fits = isinstance(choice, dict) and choice.get("type") == "function"
+    _demand(fits, "Invalid value for 'tool_choice'.")
+    name = (choice.get("function") or {}).get("name")
+    _demand(name in names, f"Invalid value for 'tool_choice': no function is named {name!r}.")
 
 
 def _tool_name(tool: Any, where: str) -> str:

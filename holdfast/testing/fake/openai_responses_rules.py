@@ -240,6 +240,24 @@ def _check_tools(body: JsonObject) -> None:
             _check_schema(f"function '{name}'", schema, tool.get("strict", True))
 
 
+def _check_tool_choice(body: JsonObject) -> None:
+    tools = body.get("tools") or ()
+    parallel = body.get("parallel_tool_calls", True)
+    _demand(isinstance(parallel, bool), "Invalid type for 'parallel_tool_calls'.", "invalid_type")
+    choice = body.get("tool_choice", "auto")
+    if isinstance(choice, str):
+        fits = choice in ("auto", "none", "required")
+        _demand(fits, f"Invalid value: '{choice}' for 'tool_choice'.", "invalid_value")
+        _demand(tools or choice != "required", "Tool choice 'required' must be with 'tools'.")
+        return
+    found = [
+        tool
+        for tool in tools
+        if tool["type"] == choice.get("type") and choice.get("name") in (None, tool.get("name"))
+    ]
+    _demand(found, f"Tool choice '{choice.get('name')}' not found in 'tools' parameter.")
+
+
 def _check_text(body: JsonObject) -> None:
     format = (body.get("text") or {}).get("format") or {"type": "text"}
     _demand(format.get("type") in ("text", "json_object", "json_schema"), "Invalid 'text.format'.")
@@ -444,6 +462,7 @@ BODY_CHECKS: Final[tuple[Callable[[JsonObject], None], ...]] = (
     _check_fields,
     _check_reasoning,
     _check_tools,
+    _check_tool_choice,
     _check_text,
     _check_items,
 )
