@@ -201,7 +201,8 @@ async def serving_api() -> AsyncIterator[tuple[Any, Any, int]]:
     import holdfast.server.routes.streams  # noqa: F401
     from holdfast import Agent
     from holdfast.host import serving
-    from holdfast.server.app import ApiServer, application
+    from holdfast.server.api_server import ApiServer
+    from holdfast.server.app import application
     from holdfast.store.sqlite.database import open_sqlite
     from holdfast.testing import ScriptedModel
 
@@ -261,7 +262,8 @@ async def replica(database: str, secret: Any, worker: str | None) -> AsyncIterat
 
     from holdfast import Agent
     from holdfast.host import serving
-    from holdfast.server.app import ApiServer, application
+    from holdfast.server.api_server import ApiServer
+    from holdfast.server.app import application
     from holdfast.server.relay.replica_publisher import RelayPublisher
     from holdfast.server.relay.replica_subscriber import RelaySubscriber
     from holdfast.store.postgres.database import open_postgres

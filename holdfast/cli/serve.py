@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from holdfast.chat.host import Host
-    from holdfast.server.app import Limits
+    from holdfast.server.api_server import Limits
     from holdfast.store.database import Database
 
 LOG: Final = logging.getLogger("holdfast.serve")
@@ -192,7 +192,7 @@ async def _own_socket(config: ServeConfig, runner: web.AppRunner, port: int) -> 
 
 
 def limits_of(settings: HoldfastSettings) -> Limits:
-    from holdfast.server.app import Limits
+    from holdfast.server.api_server import Limits
     from holdfast.server.fanout import StreamOptions
 
     limits = settings.limits
@@ -204,7 +204,8 @@ def _application(
     config: ServeConfig, db: Database, host: Host, ports: Ports, link: ClusterLink | None
 ) -> web.Application:
     """The API with its middleware."""
-    from holdfast.server.app import ApiServer, application
+    from holdfast.server.api_server import ApiServer
+    from holdfast.server.app import application
     from holdfast.server.identity.auth_config import AuthConfig
     from holdfast.server.identity.authenticator import Authenticator
     from holdfast.server.identity.install_middleware import protect

@@ -1,9 +1,9 @@
 """The server: the HTTP API, its streams, identity, the relay between replicas, and the web page.
 
-Read `operation.py` first, then one file of `routes`, then `app.py`: an operation is a function
-whose signature defines its route's types; `app.py` authorises the request, decodes it, calls the
-function and turns every error into a problem (`problem.py`). The OpenAPI document (`openapi.py`) is
-generated from the same signatures.
+Read `operation.py` first, then one file of `routes`, then `dispatch.py`: an operation is a function
+whose signature defines its route's types; `dispatch.py` authorises the request, decodes it, calls
+the function and turns every error into a problem (`problem.py`). The OpenAPI document
+(`openapi.py`) is generated from the same signatures. `app.py` serves all of it with aiohttp.
 
 - **Authorisation is one table.** `access_policy.py` maps each route to what it requires. A route
   that is not in the table is not served. Authentication is in `identity`.

@@ -31,6 +31,8 @@ class ApiCaller(Struct, frozen=True):
     """The chat of a share link, for a caller with no other credential."""
     download_key: str | None = None
     """For a session: the key that its page adds to the URLs of files and exports."""
+    name: str | None = None
+    """Name of the user; None: it is in the database."""
 
 
 class Need(StrEnum):

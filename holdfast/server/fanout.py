@@ -112,6 +112,15 @@ class StreamSubject(Struct, frozen=True):
     """Id of the chat; None for a chat list."""
 
 
+class ByteWriter(Protocol):
+    """Where events are written to: a transport of asyncio, or a response of an ASGI server."""
+
+    def write(self, data: bytes) -> None: ...
+    def get_write_buffer_size(self) -> int: ...
+    def is_closing(self) -> bool: ...
+    def abort(self) -> None: ...
+
+
 class ReaderConnection:
     """One connection that watches a subject."""
 
@@ -121,7 +130,7 @@ class ReaderConnection:
 
     def __init__(
         self,
-        transport: asyncio.Transport,
+        transport: ByteWriter,
         form: EventEncoder,
         beat: bytes,
         subject: StreamSubject,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_type_hints
 from urllib.parse import quote
 
@@ -20,10 +20,11 @@ from msgspec import Struct, structs
 
 from holdfast.chat.handle import Chat
 from holdfast.server.access_policy import ApiCaller
+from holdfast.server.fanout import StreamSubject
 from holdfast.server.shared_request_types import Id
 
 if TYPE_CHECKING:
-    from holdfast.server.app import ApiServer
+    from holdfast.server.api_server import ApiServer
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Handler: TypeAlias = Callable[..., Awaitable[Any]]
@@ -66,6 +67,42 @@ class BytesResponse(Struct, frozen=True):
     """Name under which a browser saves the content; None to display it."""
 
 
+class EncodedResponse(Struct, frozen=True):
+    """A whole response, as it is sent."""
+
+    status: int
+    body: bytes | None = None
+    headers: Mapping[str, str] = {}
+
+
+class PiecesResponse(Struct, frozen=True):
+    """A response that is sent while it is produced. If producing fails, it must not look whole."""
+
+    headers: Mapping[str, str]
+    first: str
+    rest: AsyncGenerator[str, None]
+
+    async def encoded(self) -> AsyncIterator[bytes]:
+        """The pieces as they are sent."""
+        yield self.first.encode(errors="replace")
+        async for piece in self.rest:
+            yield piece.encode(errors="replace")
+
+
+class EventsResponse(Struct, frozen=True):
+    """A stream of events, sent over SSE or WebSocket until it ends."""
+
+    subject: StreamSubject
+    cursor: Any
+    caller: ApiCaller | None
+
+    @property
+    def user(self) -> str:
+        """Id of the user whose open streams are counted."""
+        assert self.caller is not None  # the policy requires one for all streams
+        return self.caller.user
+
+
 def headers_of(media: str, name: str | None = None) -> dict[str, str]:
     """Headers of a response that is not JSON. `name`: of the file that a browser should save."""
     headers = {"Content-Type": media, "X-Content-Type-Options": "nosniff"}
@@ -95,7 +132,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     media: str
     """Media type of the response."""
     raw: bool
-    """The handler gets the request itself, and may return the response itself."""
+    """The handler gets the request itself, and may return a `PiecesResponse` or an
+    `EventsResponse`."""
     takes: str | None = None
     """Media type of a body that is not JSON, which a raw handler reads by itself."""
     events: Mapping[str, Any] | None = None

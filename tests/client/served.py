@@ -21,6 +21,7 @@ from holdfast.client.connect import connect
 from holdfast.client.remote_host import RemoteHost
 from holdfast.kernel.ports import Ports
 from holdfast.server.access_policy import ALL_SCOPES, ApiCaller
+from holdfast.server.http_request import HttpRequest
 from holdfast.server.problem import Unauthenticated
 from holdfast.store.database import Database
 from holdfast.testing import Clock
@@ -38,7 +39,7 @@ class Bearer(Named):
         super().__init__(db)
         self.revoked: set[str] = set()
 
-    async def caller(self, request: web.Request) -> ApiCaller | None:
+    async def caller(self, request: HttpRequest) -> ApiCaller | None:
         shown = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if not shown.startswith("hf_") or shown in self.revoked:
             raise Unauthenticated("this token is no good: ask for another")

@@ -24,8 +24,10 @@ from holdfast.chat.row_lock import read_chat
 from holdfast.host import serving
 from holdfast.kernel.ports import Ports
 from holdfast.server.access_policy import ALL_SCOPES, ApiCaller, ChatAccess, ChatRelation, Role
-from holdfast.server.app import API_PREFIX, ApiServer, Identity, Limits, application
-from holdfast.server.json import from_json, to_json
+from holdfast.server.api_server import ApiServer, Identity, Limits
+from holdfast.server.app import application
+from holdfast.server.http_request import HttpRequest
+from holdfast.server.json import API_PREFIX, from_json, to_json
 from holdfast.server.problem import Unauthenticated
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ScriptedModel, ports
@@ -41,7 +43,7 @@ class Named:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def caller(self, request: web.Request) -> ApiCaller | None:
+    async def caller(self, request: HttpRequest) -> ApiCaller | None:
         name = request.headers.get(USER)
         if name is None:
             return None

@@ -29,7 +29,14 @@ from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.policy import Calls, ContextLimits, Policy, Retry, Stream, Wording
 from holdfast.live import buffer
 from holdfast.live.delta_fragments import Fragment
-from holdfast.server import app, chat_list_stream, event_codec, shared_request_types
+from holdfast.server import (
+    api_server,
+    app,
+    chat_list_stream,
+    dispatch,
+    event_codec,
+    shared_request_types,
+)
 from holdfast.server.access_policy import POLICY
 from holdfast.server.fanout import StreamOptions
 from holdfast.server.identity import origin_check, sessions, shares, tokens
@@ -279,7 +286,7 @@ def ends() -> str:
 
 
 def limits() -> str:
-    bounds, patience, streams = app.Limits(), SlowClientLimits(), StreamOptions()
+    bounds, patience, streams = api_server.Limits(), SlowClientLimits(), StreamOptions()
     (page,) = get_args(shared_request_types.Limit)[1:]
     rows = [
         ("a JSON body", _size(bounds.body), "`too_large`"),
@@ -302,7 +309,7 @@ def limits() -> str:
             "`timed_out`",
         ),
         ("an idle connection", _seconds(patience.idle), "the connection is closed"),
-        ("an `Idempotency-Key`", f"{app.MAX_KEY_LENGTH} characters", "`bad_request`"),
+        ("an `Idempotency-Key`", f"{dispatch.MAX_KEY_LENGTH} characters", "`bad_request`"),
         ("a page", f"{page.le} entries; 1000 for users and for the audit log", "`bad_request`"),
         (
             "messages on a page",

@@ -11,7 +11,8 @@ import anyio
 from holdfast.host import serving
 from holdfast.observe.metrics import METRICS_MEDIA_TYPE, MetricRegistry
 from holdfast.observe.metrics_observer import MetricsObserver
-from holdfast.server.app import ApiServer, application
+from holdfast.server.api_server import ApiServer
+from holdfast.server.app import application
 from holdfast.store.database import Database, Transaction, Unavailable
 from holdfast.store.metered import MeteredDatabase
 from holdfast.testing import Clock, pause

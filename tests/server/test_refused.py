@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.app import Limits
+from holdfast.server.api_server import Limits
 from holdfast.server.pagination import cursor_holding
 from holdfast.store.database import Database
 from holdfast.testing import Clock

@@ -14,11 +14,11 @@ from typing import Any, Final, Literal, TypeAlias
 from aiohttp import web
 from msgspec import Struct
 
-from holdfast.chat.errors import InvalidInput
-from holdfast.chat.rows import chat_of, check_text
-from holdfast.server.access_policy import LOCAL, ApiCaller, ChatAccess, ChatRelation, Role, Scope
-from holdfast.server.identity import sessions, shares
+from holdfast.server.access_policy import LOCAL, ApiCaller, ChatAccess, Role, Scope
+from holdfast.server.http_request import HttpRequest
+from holdfast.server.identity import sessions
 from holdfast.server.identity.auth_config import AuthConfig
+from holdfast.server.identity.chat_access import ChatAccesses
 from holdfast.server.identity.credential_format import (
     CredentialKind,
     bound,
@@ -28,19 +28,15 @@ from holdfast.server.identity.credential_format import (
     is_session_key,
     kind_of,
 )
-from holdfast.server.identity.expiring_cache import Cache
+from holdfast.server.identity.expiring_cache import CACHE_SECONDS, CACHE_SIZE, Cache
 from holdfast.server.identity.tokens import scopes_of
 from holdfast.server.operation import DOWNLOAD, DOWNLOAD_KEY
 from holdfast.server.problem import Unauthenticated
 from holdfast.store.database import Database, StoreError, Tx
 
 LOG: Final = logging.getLogger("holdfast.server")
-CACHE_SECONDS: Final = 2.0
-"""Seconds that a cached lookup is used."""
 USE_RECORD_INTERVAL: Final = 60 * 1_000_000
 """Microseconds between two records of the use of a credential."""
-CACHE_SIZE: Final = 10_000
-"""Entries in each cache: of credentials, and of chats that users may know of."""
 SESSION_KEY_HEADER: Final = "X-Session-Key"
 """Header that carries the session key."""
 PROTOCOL_HEADER: Final = "Sec-WebSocket-Protocol"
@@ -119,7 +115,7 @@ class StoredCredential(Struct, frozen=True):
 
 
 class Authenticator:
-    """Authenticates callers and finds the chats they may know of; implements `app.Identity`."""
+    """Authenticates callers and finds the chats they may know of; implements `Identity`."""
 
     def __init__(self, db: Database, access: AuthConfig) -> None:
         self._db = db
@@ -127,9 +123,9 @@ class Authenticator:
         self._credentials: Cache[tuple[CredentialKind, LookupColumn, str], StoredCredential] = (
             Cache(CACHE_SIZE, CACHE_SECONDS)
         )
-        self._accesses: Cache[tuple[str, str], ChatAccess] = Cache(CACHE_SIZE, CACHE_SECONDS)
+        self._accesses = ChatAccesses(db)
 
-    async def caller(self, request: web.Request) -> ApiCaller | None:
+    async def caller(self, request: HttpRequest) -> ApiCaller | None:
         """Authenticate a request; None if it carries no credential. Raises `BadCredential`."""
         in_url = request.query.get(DOWNLOAD_KEY) if request.get(DOWNLOAD, False) else None
         credential = credential_of(
@@ -144,26 +140,7 @@ class Authenticator:
 
     async def access(self, caller: ApiCaller, chat_id: str) -> ChatAccess | None:
         """The chat, if the caller owns it or may read it; None otherwise."""
-        key = (caller.user, chat_id)
-        cached = self._accesses.get(key)
-        if cached is not None:
-            return cached
-        try:
-            check_text("chat", chat_id)
-        except InvalidInput:
-            return None  # no chat has such an id
-        reach = await self._db.read(lambda tx: shares.reach(tx, chat_id, caller.user))
-        if reach is None:
-            return None
-        relation = ChatRelation(
-            owns=caller.link is None and reach.owner == caller.user,
-            shared=reach.shared or caller.link in reach.above,
-        )
-        if not (relation.owns or relation.shared):
-            return None  # not cached, so that a new share takes effect at once
-        access = ChatAccess(chat_of(reach.columns), relation)
-        self._accesses.put(key, access)
-        return access
+        return await self._accesses.access(caller, chat_id)
 
     async def still(self, caller: ApiCaller, chat_id: str | None = None) -> bool:
         """Whether a caller would still be let in, for streams and other long requests.

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
-from aiohttp import web
-
 from holdfast.kernel.errors import ConfigError
+from holdfast.server.http_request import HttpRequest
 
 FORWARDED = "X-Forwarded-For"
 UNIX = "unix socket"
 """The address of a client that connected through the local Unix socket."""
 
 
-def address_of(request: web.BaseRequest, proxies: tuple[str, ...]) -> str:
+def address_of(request: HttpRequest, proxies: tuple[str, ...]) -> str:
     """The client's address. `proxies`: addresses and networks that are trusted."""
     return came_from(request.remote or UNIX, request.headers.getall(FORWARDED, []), proxies)
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import anyio
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+CACHE_SECONDS: Final = 2.0
+"""Seconds that a cached lookup is used."""
+CACHE_SIZE: Final = 10_000
+"""Entries in each cache: of credentials, and of chats that users may know of."""
 
 
 class Cache(Generic[K, V]):

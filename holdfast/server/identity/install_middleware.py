@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from holdfast.server.app import ApiServer
+from holdfast.server.api_server import ApiServer
 from holdfast.server.identity.origin_check import Front, origin_checker, secured
 from holdfast.server.identity.refusal_audit import refusal_recorder
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import aclosing
 from functools import partial
 from hashlib import sha256
 from tempfile import SpooledTemporaryFile
 from typing import IO, Final
 
 import msgspec
-from aiohttp import web
 from msgspec import Struct
 
 from holdfast.chat.export import Exported, Format, parse
@@ -18,10 +16,10 @@ from holdfast.chat.handle import Chat
 from holdfast.chat.listing import ReaderChat, for_reader
 from holdfast.kernel.errors import FormatError
 from holdfast.kernel.messages import prepare_to_decode
+from holdfast.server.http_request import HttpRequest, body_pieces
 from holdfast.server.idempotency import key_for
-from holdfast.server.operation import ApiCall, headers_of, operation
+from holdfast.server.operation import ApiCall, PiecesResponse, headers_of, operation
 from holdfast.server.problem import BadBody
-from holdfast.server.routes.files import chunks
 from holdfast.server.shared_request_types import ChatLabels, Name, RequestStruct, Title
 
 JSONL_MEDIA_TYPE: Final = "application/x-ndjson"
@@ -53,34 +51,15 @@ class ExportQuery(RequestStruct, frozen=True):
     download=True,
 )
 async def export_chat(
-    call: ApiCall, request: web.Request, chat: Chat, query: ExportQuery
-) -> web.StreamResponse:
+    call: ApiCall, request: HttpRequest, chat: Chat, query: ExportQuery
+) -> PiecesResponse:
     """The owner gets everything. Other readers get it without superseded messages, renumbered."""
     live = chat.owner != call.user
     media, ending = EXPORT_TYPES[query.format]
-    response = web.StreamResponse(
-        headers=headers_of(f"{media}; charset=utf-8", f"chat-{chat.id}.{ending}")
-    )
+    headers = headers_of(f"{media}; charset=utf-8", f"chat-{chat.id}.{ending}")
     pieces = chat.export_pieces(query.format, files=query.files, live=live)
-    async with aclosing(pieces):
-        first = await anext(pieces)  # raises before the response begins, if it is refused
-        await response.prepare(request)
-        if request.method == "HEAD":
-            return response
-        try:
-            await response.write(_bytes(first))
-            async for piece in pieces:
-                await response.write(_bytes(piece))
-        except Exception:
-            if request.transport is not None:  # a truncated export must not look complete
-                request.transport.abort()
-            raise
-    await response.write_eof()
-    return response
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode(errors="replace")
+    first = await anext(pieces)  # raises before the response begins, if it is refused
+    return PiecesResponse(headers, first, pieces)
 
 
 class ImportQuery(RequestStruct, frozen=True):
@@ -98,7 +77,7 @@ class ImportQuery(RequestStruct, frozen=True):
     raw=True,
     takes=JSONL_MEDIA_TYPE,
 )
-async def import_chat(call: ApiCall, request: web.Request, query: ImportQuery) -> ReaderChat:
+async def import_chat(call: ApiCall, request: HttpRequest, query: ImportQuery) -> ReaderChat:
     """The new chat has the same messages and belongs to the caller. Its approvals are not imported.
 
     Calls without a result get one that says so, as in a fork. A model that is not available here is
@@ -107,7 +86,7 @@ async def import_chat(call: ApiCall, request: web.Request, query: ImportQuery) -
     try:
         # An upload may be slow, so its body is read before it takes one of the few places.
         with SpooledTemporaryFile(max_size=MAX_SPOOL_MEMORY) as body:
-            async for chunk in chunks(request, call.server.limits.transfer):
+            async for chunk in body_pieces(request, call.server.limits.transfer):
                 body.write(chunk)
             async with call.server.imports:
                 chat = await _import(call, body, query.agent)

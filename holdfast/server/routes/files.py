@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from hashlib import sha256
 from typing import Annotated, Final
 
-from aiohttp import web
 from msgspec import Meta, Struct
 
 from holdfast.chat import files
 from holdfast.chat.files import FileNotFound, StoredFile
 from holdfast.chat.row_lock import read_chat
 from holdfast.kernel.messages import prepare_to_decode
+from holdfast.server.http_request import HttpRequest, read_body
 from holdfast.server.idempotency import once
 from holdfast.server.operation import ApiCall, BytesResponse, operation
 from holdfast.server.pagination import cursor_of, cut, position_of
-from holdfast.server.problem import BadRequest, TooLarge
+from holdfast.server.problem import BadRequest
 from holdfast.server.shared_request_types import CursorText, Id, Limit, RequestStruct
 from holdfast.store.database import Tx
 
@@ -34,34 +33,13 @@ class UploadQuery(RequestStruct, frozen=True):
     name: Annotated[str, Meta(min_length=1, max_length=files.MAX_NAME_LENGTH)] | None = None
 
 
-async def received(request: web.Request, limit: int) -> bytearray:
-    """Read a body of any type into memory. Raises `TooLarge`."""
-    data = bytearray()
-    async for chunk in chunks(request, limit):
-        data += chunk
-    return data
-
-
-async def chunks(request: web.Request, limit: int) -> AsyncIterator[bytes]:
-    """The chunks of a body as they arrive, but not beyond the limit. Raises `TooLarge`."""
-    too_large = TooLarge(f"the body has more than {limit} bytes: send less", limit=limit)
-    if (request.content_length or 0) > limit:
-        raise too_large
-    size = 0
-    async for chunk in request.content.iter_any():
-        size += len(chunk)
-        if size > limit:
-            raise too_large
-        yield chunk
-
-
 @operation(
     "POST", "/files", "Upload a file: its bytes are the body", status=201, raw=True, takes="*/*"
 )
-async def upload_file(call: ApiCall, request: web.Request, query: UploadQuery) -> StoredFile:
+async def upload_file(call: ApiCall, request: HttpRequest, query: UploadQuery) -> StoredFile:
     """The media type is that of the body. The same bytes are stored once."""
     media_type = _media_type(request)
-    data = bytes(await received(request, call.server.limits.file))
+    data = bytes(await read_body(request, call.server.limits.file))
     hash, id = sha256(data).hexdigest(), call.server.ports.new_id()
 
     async def add(tx: Tx) -> StoredFile:
@@ -71,7 +49,7 @@ async def upload_file(call: ApiCall, request: web.Request, query: UploadQuery) -
     return await once(call, "upload", (hash, media_type, query.name), StoredFile, add)
 
 
-def _media_type(request: web.Request) -> str:
+def _media_type(request: HttpRequest) -> str:
     media_type = (
         request.headers.get("Content-Type", DEFAULT_MEDIA_TYPE).partition(";")[0].strip().lower()
     )

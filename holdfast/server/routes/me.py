@@ -29,8 +29,8 @@ class CurrentUser(Struct, frozen=True):
 async def get_me(call: ApiCall) -> CurrentUser:
     caller = call.caller
     assert caller is not None
-    name = ""
-    if caller.user != LOCAL:
+    name = caller.name or ""
+    if caller.name is None and caller.user != LOCAL:
         name = (await call.server.db.read(lambda tx: find_user(tx, caller.user))).name
     mode: Literal["local", "team"] = "local" if call.server.access.local else "team"
     scopes = tuple(sorted(caller.scopes))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
-from aiohttp import web
 from msgspec import Meta
 
 from holdfast.chat.stream import ChatEvents, Cursor
-from holdfast.server import sse, websocket
 from holdfast.server.chat_list_stream import ChatListStream, ListCursor
 from holdfast.server.event_codec import LIST_PAYLOADS, PAYLOADS
 from holdfast.server.fanout import StreamSubject
-from holdfast.server.operation import ApiCall, operation
+from holdfast.server.http_request import HttpRequest
+from holdfast.server.operation import ApiCall, EventsResponse, operation
 from holdfast.server.shared_request_types import Id, RequestStruct
 
 SSE_MEDIA_TYPE = "text/event-stream"
@@ -37,13 +36,13 @@ class StreamQuery(RequestStruct, frozen=True):
     events=PAYLOADS,
 )
 async def stream_chat(
-    call: ApiCall, request: web.Request, chat: Id, query: StreamQuery
-) -> web.StreamResponse:
+    call: ApiCall, request: HttpRequest, chat: Id, query: StreamQuery
+) -> EventsResponse:
     text = _cursor(request, query)
     cursor = None if text is None else Cursor.parse(text)
     feed = call.server.host.feed
     open = partial(ChatEvents, feed, chat)
-    return await _respond(call, request, StreamSubject(f"chat {chat}", open, chat), cursor)
+    return EventsResponse(StreamSubject(f"chat {chat}", open, chat), cursor, call.caller)
 
 
 @operation(
@@ -54,24 +53,14 @@ async def stream_chat(
     raw=True,
     events=LIST_PAYLOADS,
 )
-async def stream_chats(
-    call: ApiCall, request: web.Request, query: StreamQuery
-) -> web.StreamResponse:
+async def stream_chats(call: ApiCall, request: HttpRequest, query: StreamQuery) -> EventsResponse:
     text = _cursor(request, query)
     cursor = None if text is None else ListCursor.parse(text)
     open = partial(ChatListStream, call.server.host.feed, call.server.chat_list_notifier, call.user)
-    return await _respond(call, request, StreamSubject(f"chats of {call.user!r}", open), cursor)
+    return EventsResponse(StreamSubject(f"chats of {call.user!r}", open), cursor, call.caller)
 
 
-def _cursor(request: web.Request, query: StreamQuery) -> str | None:
+def _cursor(request: HttpRequest, query: StreamQuery) -> str | None:
     """The client's cursor. A reconnecting browser sends it as a header, to the URL it began
     with."""
     return request.headers.get("Last-Event-ID") or query.cursor or None
-
-
-async def _respond(
-    call: ApiCall, request: web.Request, subject: StreamSubject, cursor: Any
-) -> web.StreamResponse:
-    respond = websocket.respond if websocket.is_handshake(request) else sse.respond
-    with call.server.hub.admitted(call.user):
-        return await respond(call.server.hub, request, subject, cursor, call.caller)

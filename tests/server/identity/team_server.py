@@ -11,7 +11,8 @@ from aiohttp import web
 
 from holdfast.host import serving
 from holdfast.server.access_policy import ALL_SCOPES, Role, Scope
-from holdfast.server.app import API_PREFIX, ApiServer, application
+from holdfast.server.api_server import ApiServer
+from holdfast.server.app import application
 from holdfast.server.identity.auth_config import AuthConfig
 from holdfast.server.identity.authenticator import SESSION_KEY_HEADER, Authenticator
 from holdfast.server.identity.credential_format import new_secret
@@ -21,7 +22,7 @@ from holdfast.server.identity.origin_check import Front
 from holdfast.server.identity.shares import NewShare, share
 from holdfast.server.identity.tokens import NewToken, issue
 from holdfast.server.identity.users import create_user
-from holdfast.server.json import from_json, to_json
+from holdfast.server.json import API_PREFIX, from_json, to_json
 from holdfast.server.operation import Operation
 from holdfast.server.routes import (  # noqa: F401 - so that there are operations
     audit,

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.server.identity.auth_config import AuthConfig
-from holdfast.server.identity.authenticator import CACHE_SECONDS
+from holdfast.server.identity.expiring_cache import CACHE_SECONDS
 from holdfast.server.identity.local_token import let_in, refuse_network, token_of, url_to_open
 from holdfast.server.identity.private_file import make_private, read_private
 from holdfast.store.database import Database

@@ -12,12 +12,14 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Final
 
-from aiohttp import web
 from msgspec import structs
 
 import holdfast.server.routes
 from holdfast.server.access_policy import POLICY, Need
-from holdfast.server.app import API_PREFIX, UNPREFIXED_PATHS, application
+from holdfast.server.app import application
+from holdfast.server.dispatch import UNPREFIXED_PATHS
+from holdfast.server.http_request import HttpRequest
+from holdfast.server.json import API_PREFIX
 from holdfast.server.operation import OPERATIONS, ApiCall, Operation
 from holdfast.store.database import Database
 from holdfast.testing import Clock
@@ -77,8 +79,8 @@ def expected(need: Need, who: str) -> int:
     return EXPECTED[need].get(who, REACHED)
 
 
-async def _reached(call: ApiCall, request: web.Request, **names: Any) -> web.Response:
-    return web.Response(status=REACHED)
+async def _reached(call: ApiCall, request: HttpRequest, **names: Any) -> str:
+    return "reached"
 
 
 def probes() -> list[Operation]:
@@ -88,18 +90,20 @@ def probes() -> list[Operation]:
         names = {part[1:-1]: str for part in path.split("/") if part.startswith("{")}
         known = OPERATIONS.get((method, path))
         made.append(
-            structs.replace(known, handle=_reached, raw=True, names=names)
+            structs.replace(
+                known, handle=_reached, raw=True, names=names, status=REACHED, gives=str
+            )
             if known is not None
             else Operation(
                 method=method,  # type: ignore[arg-type]
                 path=path,
                 summary="",
                 handle=_reached,
-                status=200,
+                status=REACHED,
                 names=names,
                 query=None,
                 body=None,
-                gives=None,
+                gives=str,
                 media="",
                 raw=True,
             )

@@ -9,11 +9,11 @@ import anyio
 import pytest
 
 from holdfast.server.access_policy import POLICY, Need
-from holdfast.server.app import API_PREFIX
 from holdfast.server.identity.auth_config import AuthConfig
-from holdfast.server.identity.authenticator import CACHE_SECONDS
 from holdfast.server.identity.credential_format import download_key_of, new_session_key
+from holdfast.server.identity.expiring_cache import CACHE_SECONDS
 from holdfast.server.identity.sessions import MAX_SESSION_IDLE, MAX_SESSION_LIFETIME, Cookie
+from holdfast.server.json import API_PREFIX
 from holdfast.server.operation import OPERATIONS
 from holdfast.store.database import Database
 from holdfast.testing import Clock

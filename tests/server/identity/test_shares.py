@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from holdfast.server.access_policy import AccessDecision, ApiCaller, ChatRelation, Need, authorise
-from holdfast.server.identity.authenticator import CACHE_SECONDS
+from holdfast.server.identity.expiring_cache import CACHE_SECONDS
 from holdfast.server.identity.shares import MAX_SHARES
 from holdfast.store.database import Database
 from holdfast.testing import Clock

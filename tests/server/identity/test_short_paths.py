@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from holdfast.chat.transitions import lifecycle
-from holdfast.server.identity.authenticator import CACHE_SECONDS
+from holdfast.server.identity.expiring_cache import CACHE_SECONDS
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.server.identity.team_server import House, house

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.identity.authenticator import CACHE_SECONDS
 from holdfast.server.identity.credential_format import (
     SECRET_PREFIXES,
     bound,
@@ -16,6 +15,7 @@ from holdfast.server.identity.credential_format import (
     kind_of,
     new_secret,
 )
+from holdfast.server.identity.expiring_cache import CACHE_SECONDS
 from holdfast.server.identity.tokens import DAY_SECONDS, MAX_TOKENS_PER_USER
 from holdfast.store.database import Database, Tx, Unavailable
 from holdfast.testing import Clock
@@ -365,7 +365,7 @@ def _counted(here: House) -> list[None]:
                 seen.append(None)
             return getattr(here.db, name)
 
-    people._db = Counting()
+    people._db = people._accesses._db = Counting()
     return seen
 
 

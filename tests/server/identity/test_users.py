@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.server.identity.authenticator import CACHE_SECONDS
+from holdfast.server.identity.expiring_cache import CACHE_SECONDS
 from holdfast.server.identity.users import LastAdmin, change_user
 from holdfast.store.database import Database
 from holdfast.testing import Clock

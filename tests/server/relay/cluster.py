@@ -19,7 +19,8 @@ from holdfast.chat.handle import Chat
 from holdfast.chat.host import Host
 from holdfast.host import serving
 from holdfast.kernel.model import Delta, Finished, Model, Request, TextDelta
-from holdfast.server.app import ApiServer, application
+from holdfast.server.api_server import ApiServer
+from holdfast.server.app import application
 from holdfast.server.relay.cluster_secret import ClusterSecret
 from holdfast.server.relay.replica_publisher import PublisherOptions, RelayPublisher
 from holdfast.server.relay.replica_subscriber import RelaySubscriber, SubscriberOptions

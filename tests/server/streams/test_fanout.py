@@ -20,7 +20,8 @@ from holdfast.chat.rows import Stored
 from holdfast.chat.stream import MAX_RESULT_SIZE, ChatEvents, LiveDelta
 from holdfast.host import serving
 from holdfast.server import fanout
-from holdfast.server.app import ApiServer, Limits, application
+from holdfast.server.api_server import ApiServer, Limits
+from holdfast.server.app import application
 from holdfast.server.event_codec import END_FAILED, END_SLOW, WireEvent, wire_of
 from holdfast.server.fanout import StreamOptions
 from holdfast.store.database import Database, Tx

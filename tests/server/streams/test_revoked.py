@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 import anyio
 import pytest
 
-from holdfast.server.app import API_PREFIX
 from holdfast.server.event_codec import END_REVOKED, WireEvent, event_of, list_event_of
 from holdfast.server.identity.authenticator import SESSION_KEY_HEADER
+from holdfast.server.json import API_PREFIX
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.server.identity.team_server import House, cookie_of, house, id_of
