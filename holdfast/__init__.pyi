@@ -41,5 +41,7 @@ from holdfast.kernel.tool import Tool as Tool
 from holdfast.kernel.tool import ToolContext as ToolContext
 from holdfast.kernel.tool import tool as tool
 from holdfast.providers.model_factory import model as model
+from holdfast.serving import serve as serve
+from holdfast.serving import serve_sync as serve_sync
 
 __version__: str

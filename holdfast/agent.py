@@ -83,6 +83,8 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
     ports: Ports = Ports()
     name: str = "agent"
     """Name under which a durable host knows the agent."""
+    description: str = ""
+    """What the agent is for, in a sentence: shown to people who choose an agent."""
 
     def __post_init__(self) -> None:
         for name in ("models", "gate", "guard", "active", "project"):
@@ -94,6 +96,8 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         if self.eager not in get_args(Eager):
             raise ConfigError(f"eager is {self.eager!r}: use 'pure' or 'all'")
         check_effort(self.effort)
+        if not isinstance(self.description, str):
+            raise ConfigError(f"description is {self.description!r}: use text")
         for name, kind in (("settings", Settings), ("policy", Policy), ("ports", Ports)):
             if not isinstance(getattr(self, name), kind):
                 raise ConfigError(f"{name} is {getattr(self, name)!r}: use {kind.__name__}(…)")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -55,6 +55,8 @@ class RunOptions(AgentOptions):
 
     prompt: str = ""
     """The words of the command line, joined by spaces; `-` reads standard input."""
+    python: str | None = None
+    """The agent, if it is written in Python: `module:name`."""
     model: str
     model_reason: str
     """Why this model was chosen, shown to the user: "ANTHROPIC_API_KEY is set"."""
@@ -75,6 +77,8 @@ class RunOptions(AgentOptions):
 class ServeOptions:
     """Options of `holdfast serve` and `holdfast worker`. None: use the settings."""
 
+    agents: tuple[str, ...] = ()
+    """Agents written in Python, each as `module:name`, in addition to those of the settings."""
     settings: str | None = None
     """Path of the settings file."""
     database: str | None = None
@@ -101,6 +105,7 @@ class ServeOptions:
 def serve_options(arguments: Namespace, environ: Mapping[str, str], *, api: bool) -> ServeOptions:
     metrics = None if api else arguments.metrics or _set(environ, "HOLDFAST_METRICS")
     return ServeOptions(
+        agents=tuple(arguments.agents),
         settings=settings_file(arguments, environ),
         database=arguments.database or _set(environ, "HOLDFAST_DATABASE"),
         listen_url=_set(environ, "HOLDFAST_LISTEN_URL"),
@@ -114,6 +119,31 @@ def serve_options(arguments: Namespace, environ: Mapping[str, str], *, api: bool
         metrics_open=not api
         and (arguments.metrics_open or _wants(environ, "HOLDFAST_METRICS_OPEN")),
         open=api and not arguments.no_open,
+    )
+
+
+def program_options(
+    environ: Mapping[str, str],
+    *,
+    api: bool,
+    database: str | None,
+    listen: str | None,
+    data: str | None,
+    open: bool,
+) -> ServeOptions:
+    """Options of a program that serves its own agents: its arguments, then the environment."""
+    from os.path import abspath
+
+    return ServeOptions(
+        database=database or _set(environ, "HOLDFAST_DATABASE"),
+        listen_url=_set(environ, "HOLDFAST_LISTEN_URL"),
+        listen=(listen if api else None) or _set(environ, "HOLDFAST_LISTEN"),
+        data=abspath(data) if data else data_directory(environ),
+        api=api,
+        log=_set(environ, "HOLDFAST_LOG"),
+        traces=_wants(environ, "HOLDFAST_TRACES"),
+        record=_set(environ, "HOLDFAST_RECORD"),
+        open=api and open,
     )
 
 
@@ -194,6 +224,8 @@ class ChatOptions:
     chat: str | None = None
     """Id of the chat to continue, `LAST` or `LAST_HERE`; None: a new one."""
     agent_name: str | None = None
+    python: str | None = None
+    """An agent written in Python, as `module:name`, without a server."""
     agent: AgentOptions = AgentOptions()
     """Changes of the agent, without a server."""
     model: str | None = None
@@ -267,11 +299,13 @@ def import_options(arguments: Namespace, environ: Mapping[str, str]) -> ImportOp
 
 
 def chat_options(arguments: Namespace, environ: Mapping[str, str]) -> ChatOptions:
+    python, name = _agent(arguments.agent)
     return ChatOptions(
         prompt=_text("the prompt", " ".join(arguments.prompt or ())),
         where=_where(arguments, environ),
         chat=LAST if arguments.last else arguments.chat,
-        agent_name=arguments.agent,
+        agent_name=name,
+        python=python,
         model=arguments.model,
         effort=arguments.effort,
         files=tuple(arguments.file or ()),
@@ -394,13 +428,24 @@ def run_options(arguments: Namespace, environ: Mapping[str, str]) -> RunOptions:
     where = [f"--{name}" for name in ("url", "token", "config") if getattr(arguments, name)]
     if where and not stores_chat(arguments):
         raise ConfigError(f"{where[0]} needs --save, --continue or --chat: other runs are not kept")
+    python, name = _agent(arguments.agent)
+    if name is not None and not stores_chat(arguments):
+        raise ConfigError(
+            f"--agent {name}: a run that is not saved takes an agent written in Python, as "
+            "module:name. With --save, name an agent of the settings"
+        )
     named = arguments.model is not None
-    model, reason = (arguments.model, NAMED_BY_OPTION) if named else default_model(environ)
+    model, reason = default_model(environ)
+    if named:
+        model, reason = arguments.model, NAMED_BY_OPTION
+    elif python is not None:
+        reason = f"{python} names it"
     approve: Literal["ask", "yes", "deny"] = (
         "yes" if arguments.yes else "deny" if arguments.deny else "ask"
     )
-    return RunOptions(
+    options = RunOptions(
         prompt=_text("the prompt", " ".join(arguments.prompt or ())),
+        python=python,
         model=_text("--model", model),
         model_reason=reason,
         effort=arguments.effort or _effort(environ),
@@ -417,6 +462,20 @@ def run_options(arguments: Namespace, environ: Mapping[str, str]) -> RunOptions:
         max_steps=arguments.max_steps,
         color=arguments.color,
     )
+    if python is not None and (refused := [one for one in options.changed() if one in _OF_TOOLS]):
+        raise ConfigError(
+            f"{', '.join(refused)}: {python} has tools of its own; --tools adds others"
+        )
+    return options
+
+
+_OF_TOOLS: Final = ("--no-tools", "--dir", "--pass-env")
+"""Options of the bundled tools, which an agent written in Python may not have."""
+
+
+def _agent(named: str | None) -> tuple[str | None, str | None]:
+    """The agent of the command line: `module:name`, or a name."""
+    return (named, None) if named is not None and ":" in named else (None, named)
 
 
 def stores_chat(arguments: Namespace) -> bool:
@@ -432,6 +491,8 @@ def saved_options(arguments: Namespace, environ: Mapping[str, str]) -> ChatOptio
         prompt=run.prompt,
         where=_where(arguments, environ),
         chat=LAST_HERE if arguments.last else arguments.chat,
+        agent_name=_agent(arguments.agent)[1],
+        python=run.python,
         agent=run,
         model=arguments.model,
         effort=arguments.effort,

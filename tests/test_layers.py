@@ -22,7 +22,7 @@ HEIGHTS: Final[tuple[Mapping[str, tuple[str, ...]], ...]] = (
     {"chat": ("chat",)},
     {"worker": ("worker", "host"), "tools": ("tools",)},
     {"server": ("server", "client")},
-    {"cli": ("cli", "config", "__main__")},
+    {"cli": ("cli", "config", "serving", "__main__")},
     {
         "public": (
             "__init__",

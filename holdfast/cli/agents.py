@@ -1,266 +1,199 @@
-"""Builds the agents of a server from its settings."""
+"""The agents of a process: those of its settings, and those written in Python."""
 
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from holdfast.agent import Agent
-from holdfast.cli.import_tools import load_tools
-from holdfast.cli.settings import AgentSettings, HoldfastSettings, Mistakes, base_urls_of
-from holdfast.config import default_model
+from holdfast.cli.agent_builder import AgentBuilder, AgentSource, BaseDirectories
+from holdfast.cli.agent_fields import check_names
+from holdfast.cli.mistakes import Mistakes
+from holdfast.cli.python_agents import NotCalledYet, PythonAgents
+from holdfast.cli.server_models import ServerModels, title_models
+from holdfast.cli.settings import AgentSettings, HoldfastSettings
 from holdfast.kernel.errors import ConfigError
-from holdfast.kernel.policy import Policy
 
 if TYPE_CHECKING:
     from holdfast.kernel.model import Model
-    from holdfast.kernel.tool import Tool
 
 LOG: Final = logging.getLogger("holdfast.serve")
-T = TypeVar("T")
 DEFAULT_AGENT: Final = "assistant"
-SERVER_INSTRUCTIONS: Final = """\
-You are a helpful assistant. Be brief, and write Markdown.
-When there are tools, look before you answer, and do what is asked instead of describing it.
-Say at the end what you did and what is left to do."""
 
 
-class BaseDirectories:
-    """Base directories: for relative names in the settings, and for files we create."""
+class NamedInPython(NamedTuple):
+    """Agents written in Python that are served without a table in the settings."""
 
-    def __init__(self, directory: str, data: str) -> None:
-        self.directory = directory
-        """Directory of the settings file."""
-        self.data = data
-        """The user's data directory."""
-
-    def path(self, name: str) -> str:
-        return os.path.join(self.directory, os.path.expanduser(name))
-
-    def workspace(self) -> str:
-        """Default directory of the tools: this one, unless it is the home directory or the root."""
-        here = os.path.realpath(self.directory)
-        if here not in (os.path.realpath(os.path.expanduser("~")), "/"):
-            return here
-        workspace = os.path.join(self.data, "workspace")
-        os.makedirs(workspace, exist_ok=True)
-        return workspace
+    specs: tuple[str, ...] = ()
+    """Each as `module:name`, found from the current directory."""
+    given: tuple[Agent, ...] = ()
+    """Agents of the program that serves them."""
+    settings: AgentSettings = AgentSettings()
+    """What the command line changes of them."""
 
 
-def agents_of(
+class AgentSources(NamedTuple):
+    """All that agents are built from."""
+
+    settings: HoldfastSettings
+    directories: BaseDirectories
+    environ: Mapping[str, str]
+    named: NamedInPython
+    python: PythonAgents
+
+
+async def complete_agents(
     settings: HoldfastSettings,
     directories: BaseDirectories,
     environ: Mapping[str, str],
     where: str = "the settings",
-) -> list[Agent]:
-    """All agents, the default one first. Raises `ConfigError` with all mistakes at once."""
+) -> Mapping[str, Agent]:
+    """All agents of the settings, the default one first. Raises `ConfigError` with all mistakes."""
     mistakes = Mistakes(where)
-    agents = make_agents(settings, directories, environ, mistakes)
+    sources = AgentSources(settings, directories, environ, NamedInPython(), PythonAgents())
+    registry = AgentRegistry(sources, mistakes)
     mistakes.end()
-    return agents
+    await registry.complete()
+    return registry.agents
 
 
-def make_agents(
-    settings: HoldfastSettings,
-    directories: BaseDirectories,
-    environ: Mapping[str, str],
-    mistakes: Mistakes,
-    keyless: Mistakes | None = None,
-) -> list[Agent]:
+def make_agents(sources: AgentSources, mistakes: Mistakes, keyless: Mistakes) -> list[Agent]:
     """The agents that can be built. Mistakes in the others go to `mistakes`.
 
-    `keyless` collects models that only lack a key, where that is not a mistake yet.
+    `keyless` collects what is not a mistake yet: models that only lack a key, which may be stored
+    in the database, and agents of async functions, which need an event loop.
     """
-    named = settings.agents or {DEFAULT_AGENT: AgentSettings()}
-    both = mistakes, mistakes if keyless is None else keyless
-    agents = [AgentBuilder(name, settings, directories, *both).agent(environ) for name in named]
+    before, settings = len(keyless), sources.settings
+    named = _named(sources, None if keyless is mistakes else keyless)
+    tables = dict(_of_tables(sources, mistakes, keyless))
+    if len(keyless) > before:  # agents without a name yet, which the settings may change
+        return []
+    names = [*dict.fromkeys((*named, *settings.agents))] or [DEFAULT_AGENT]
+    bases, models = {**named, **tables}, ServerModels(settings, sources.environ)
+    agents = []
+    for name in names:
+        own = settings.agents.get(name, sources.named.settings)
+        source = AgentSource(name, own, bases.get(name), names)
+        builder = AgentBuilder(source, models, sources.directories, mistakes, keyless)
+        if own.python is None or name in tables:  # otherwise its module is the mistake
+            agents.append(builder.agent())
     return [agent for agent in agents if agent is not None]
+
+
+def _named(sources: AgentSources, keyless: Mistakes | None) -> dict[str, Agent]:
+    """The agents of the program or of the command line, by name. Raises `ConfigError`.
+
+    `keyless` collects what is not a mistake yet.
+    """
+    from holdfast.providers.model_factory import NeedsKey
+
+    agents = list(sources.named.given)
+    for spec in sources.named.specs:
+        try:
+            agents += sources.python.load(spec, "")
+        except (NeedsKey, NotCalledYet) as error:
+            if keyless is None:
+                raise
+            keyless.add(spec, str(error))
+    found: dict[str, Agent] = {}
+    for agent in agents:
+        if agent.name in found:
+            raise ConfigError(f"two agents are named {agent.name!r}: set another name=…")
+        found[agent.name] = agent
+    return found
+
+
+def _of_tables(
+    sources: AgentSources, mistakes: Mistakes, keyless: Mistakes
+) -> Iterator[tuple[str, Agent]]:
+    """The agents written in Python that tables of the settings name."""
+    from holdfast.providers.model_factory import NeedsKey
+
+    for name, agent in sources.settings.agents.items():
+        if agent.python is None:
+            continue
+        setting = f"agents.{name}.python"
+        try:
+            several = sources.python.load(agent.python, sources.directories.directory)
+            yield name, _one_of(several, agent.python, name)
+        except (NeedsKey, NotCalledYet) as error:
+            keyless.add(setting, str(error))
+        except ConfigError as error:
+            mistakes.add(setting, str(error))
+
+
+def _one_of(agents: Sequence[Agent], spec: str, name: str) -> Agent:
+    """The only agent, or the one of this name, with this name."""
+    same = [agent for agent in agents if agent.name == name]
+    if len(agents) > 1 and not same:
+        listed = ", ".join(agent.name for agent in agents)
+        raise ConfigError(
+            f"{spec} has several agents ({listed}): give the table one of their names"
+        )
+    return (same or agents)[0].replace(name=name)
+
+
+def make_title_model(sources: AgentSources, mistakes: Mistakes, keyless: Mistakes) -> Model | None:
+    """The model that writes titles; None if each chat's own does, or none."""
+    from holdfast.providers.model_factory import NeedsKey
+
+    names = title_models(sources.settings)
+    if isinstance(sources.settings.titles, bool):
+        return None
+    models = ServerModels(sources.settings, sources.environ)
+    try:
+        return models.first_of(check_names(names))
+    except NeedsKey as error:
+        keyless.add("titles", str(error))
+    except ConfigError as error:
+        mistakes.add("titles", str(error))
+    return None
 
 
 class AgentRegistry:
     """The agents of a process, rebuilt when a key is stored or removed."""
 
-    def __init__(
-        self,
-        settings: HoldfastSettings,
-        directories: BaseDirectories,
-        environ: Mapping[str, str],
-        mistakes: Mistakes,
-    ) -> None:
-        """Build the agents that need no stored key; `complete` builds the others."""
+    def __init__(self, sources: AgentSources, mistakes: Mistakes) -> None:
+        """Build the agents that need neither a stored key nor an event loop; `complete` builds the
+        others."""
         keyless = Mistakes()
-        agents = make_agents(settings, directories, environ, mistakes, keyless)
-        self.agents = {one.name: one for one in agents}
+        self.sources = sources
+        self._where = mistakes.where
+        self.agents = {one.name: one for one in make_agents(sources, mistakes, keyless)}
         """Agents by name. The first is the default."""
+        self._title_model = make_title_model(sources, mistakes, keyless)
         self._whole = len(keyless) == 0
-        self._sources = settings, directories, environ, mistakes.where
 
-    def complete(self) -> None:
-        """Build the agents that need stored keys, now in the environment. Raises `ConfigError`."""
+    @property
+    def titles(self) -> bool | Model:
+        """Whether titles are written, or the model that writes them, for `serving`."""
+        return self._title_model or bool(self.sources.settings.titles)
+
+    async def complete(self) -> None:
+        """Build the agents that need stored keys, now in the environment, or an event loop.
+
+        Raises `ConfigError`.
+        """
         if not self._whole:
+            await self.sources.python.finish()
             self._make()
 
     def renew(self) -> None:
-        """Rebuild the agents from the settings and the current environment."""
+        """Rebuild the agents from the settings and the current environment.
+
+        An agent written in Python keeps the model that it was made with.
+        """
         try:
             self._make()
         except ConfigError as error:
             LOG.error("agents not rebuilt, the previous ones stay: %s", error)
 
     def _make(self) -> None:
-        agents = agents_of(*self._sources)
+        mistakes = Mistakes(self._where)
+        agents = make_agents(self.sources, mistakes, mistakes)
+        self._title_model = make_title_model(self.sources, mistakes, mistakes)
+        mistakes.end()
         self.agents.clear()  # and not only updated, to keep the order of the settings
         self.agents.update((one.name, one) for one in agents)
         self._whole = True
-
-
-class AgentBuilder:
-    """Builds one agent, piece by piece, so that all of its mistakes are found."""
-
-    def __init__(
-        self,
-        name: str,
-        whole: HoldfastSettings,
-        directories: BaseDirectories,
-        mistakes: Mistakes,
-        keyless: Mistakes,
-    ) -> None:
-        self._name = name
-        self._whole = whole
-        self._settings = whole.agents.get(name) or AgentSettings()
-        self._directories = directories
-        self._mistakes = mistakes
-        self._keyless = keyless
-
-    def agent(self, environ: Mapping[str, str]) -> Agent | None:
-        before = len(self._mistakes)
-        models = partial(self._chosen, environ)
-        model = self._try("model", lambda: self._keyed(environ))
-        instructions = self._try("instructions_file", self._instructions)
-        tools = self._tools()
-        policy = self._try("max_steps", lambda: _policy(self._settings.max_steps))
-        if model is None or instructions is None or policy is None:
-            return None
-        if len(self._mistakes) > before:  # in its tools
-            return None
-        return self._mistakes.tried(
-            f"agents.{self._name}",
-            lambda: Agent(
-                name=self._name,
-                model=model,
-                models=models,
-                instructions=instructions,
-                tools=tools,
-                effort=self._settings.effort,
-                policy=policy,
-            ),
-        )
-
-    def _try(self, setting: str, make: Callable[[], T]) -> T | None:
-        return self._mistakes.tried(f"agents.{self._name}.{setting}", make)
-
-    def _keyed(self, environ: Mapping[str, str]) -> Model | None:
-        from holdfast.providers.model_factory import NeedsKey
-
-        try:
-            return self._model(environ)
-        except NeedsKey as error:
-            self._keyless.add(f"agents.{self._name}.model", str(error))
-            return None
-
-    def _model(self, environ: Mapping[str, str]) -> Model:
-        if self._settings.model is not None:
-            return self._named(environ, self._settings.model)
-        name, reason = default_model(environ, base_urls_of(self._whole))
-        try:
-            return self._named(environ, name)
-        except ConfigError as error:
-            raise type(error)(f"{error} ({reason})") from None
-
-    def _named(self, environ: Mapping[str, str], name: str) -> Model:
-        """The model of this name, with the provider options of the settings."""
-        from holdfast.providers.model_factory import model
-
-        options = self._whole.providers.get(provider_of(name), {})
-        return model(name, environ=environ, **options)
-
-    def _chosen(self, environ: Mapping[str, str], name: str) -> Model:
-        """The model named by a chat. Its provider has to be configured on this server.
-
-        A local provider needs no key and has a default address: naming it would be enough to make
-        the server send requests to a port of its own machine.
-        """
-        from holdfast.providers.model_factory import DEMO_NAME, address_variables, is_configured
-
-        model = self._named(environ, name)  # raises for an unknown name or a missing key
-        provider = provider_of(name)
-        if provider == DEMO_NAME or provider in providers_named(self._whole, environ):
-            return model
-        if not is_configured(provider, environ):
-            variables = " or ".join(address_variables(provider))
-            raise ConfigError(
-                f"{provider} is not configured on this server: set {variables}, "
-                f"or base_url in [providers.{provider}] of the settings"
-            )
-        return model
-
-    def _instructions(self) -> str:
-        settings = self._settings
-        if settings.instructions_file is None:
-            return SERVER_INSTRUCTIONS if settings.instructions is None else settings.instructions
-        path = self._directories.path(settings.instructions_file)
-        try:
-            with open(path, encoding="utf-8") as file:
-                return file.read()
-        except OSError as error:
-            raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise ConfigError(f"{path} is not UTF-8 text") from None
-
-    def _tools(self) -> list[Tool | Callable[..., Any]]:
-        tools: list[Tool | Callable[..., Any]] = []
-        for spec in self._settings.tools:
-            if spec == "bundled":
-                tools += self._try("dir", self._bundled) or ()
-            elif spec == "ask_user":
-                from holdfast.tools.ask_user import ask_user
-
-                tools.append(ask_user())
-            else:
-                tools += self._try("tools", partial(self._own, spec)) or ()
-        return tools
-
-    def _own(self, spec: str) -> Sequence[Tool | Callable[..., Any]]:
-        if ":" not in spec:
-            raise ConfigError(
-                f"{spec}: write bundled, ask_user, or module:name, as in mytools:weather"
-            )
-        return load_tools([spec], directory=self._directories.directory)
-
-    def _bundled(self) -> Sequence[Tool]:
-        from holdfast.tools import bundled
-
-        named, directories = self._settings.dir, self._directories
-        directory = directories.workspace() if named is None else directories.path(named)
-        if not os.path.isdir(directory):
-            raise ConfigError(f"{directory} is not a directory: create it, or name another")
-        settings = self._settings
-        return bundled(directory, approval=settings.approval, pass_env=settings.pass_env)
-
-
-def provider_of(model: str) -> str:
-    return model.partition(":")[0].strip()
-
-
-def providers_named(settings: HoldfastSettings, environ: Mapping[str, str]) -> frozenset[str]:
-    """Providers named by the settings or the default model, and configured by that alone."""
-    models = [one.model for one in settings.agents.values() if one.model is not None]
-    models.append(environ.get("HOLDFAST_MODEL", ""))
-    return frozenset((*settings.providers, *map(provider_of, models)))
-
-
-def _policy(max_steps: int | None) -> Policy:
-    return Policy() if max_steps is None else Policy(max_steps=max_steps)

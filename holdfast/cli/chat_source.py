@@ -65,6 +65,11 @@ async def connected(options: ChatOptions) -> AsyncIterator[Connection]:
         return
     from holdfast.client.connect import connect
 
+    if options.python is not None:
+        raise ConfigError(
+            f"{options.python}: the server at {server.url} answers this chat, with its own agents. "
+            "Name one of them, or stop the server"
+        )
     if refused := ", ".join(options.agent.changed()):
         raise ConfigError(
             f"{refused}: the agent of the server at {server.url} answers this chat, and has tools "

@@ -93,6 +93,8 @@ def _misplaced(option: str, rest: Sequence[str]) -> str:
 def _no_verb(verb: str, rest: Sequence[str]) -> str:
     from shlex import join, quote
 
+    if re.fullmatch(r"[\w.]+:\w[\w.]*", verb):
+        return f"unknown verb {verb!r}: to serve agents, holdfast serve {verb}"
     near = did_you_mean(verb, VERBS)
     if near and not re.search(r"\s", verb):
         return f"unknown verb {verb!r}{near}"

@@ -93,7 +93,8 @@ async def _restore(sources: Sequence[ExportFile], options: ImportOptions) -> Non
 
 async def _in_database(sources: Sequence[ExportFile], options: ImportOptions) -> None:
     """Import into a database as a server with these settings would."""
-    from holdfast.cli.agents import BaseDirectories, agents_of
+    from holdfast.cli.agent_builder import BaseDirectories
+    from holdfast.cli.agents import complete_agents
     from holdfast.cli.settings import read_settings
     from holdfast.host import serving
     from holdfast.server.access_policy import LOCAL
@@ -102,7 +103,8 @@ async def _in_database(sources: Sequence[ExportFile], options: ImportOptions) ->
     database = database_of(options.where, makes=True)
     say_which(options.where, database)
     settings, directory = read_settings(options.where.settings, options.where.data)
-    agents = agents_of(settings, BaseDirectories(directory, options.where.data), os.environ)
+    directories = BaseDirectories(directory, options.where.data)
+    agents = await complete_agents(settings, directories, os.environ)
     async with (
         writing(database, ask_instead(options.where)) as db,
         serving(db, agents, worker=None) as host,

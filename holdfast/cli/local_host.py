@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import structs
 
-from holdfast.cli.agents import DEFAULT_AGENT
+from holdfast.cli.agent_builder import BUNDLED
 from holdfast.cli.serve_config import ServeConfig, resolve_config
-from holdfast.cli.settings import AgentSettings, HoldfastSettings, base_urls_of
+from holdfast.cli.settings import AgentSettings, base_urls_of
 from holdfast.cli.target import name_of
 from holdfast.cli.telemetry import provider_keys
 from holdfast.config import NAMED_BY_OPTION, ChatOptions, ServeOptions, default_model
@@ -54,7 +54,7 @@ async def opened(config: ServeConfig, ports: Ports) -> AsyncIterator[Database]:
         warn_of_polling(database, config.settings.worker.poll)
         db = MeteredDatabase(database, config.telemetry.meters)
         async with _stored_keys(config, db):
-            config.registry.complete()
+            await config.registry.complete()
             yield db
 
 
@@ -84,6 +84,7 @@ async def local_host(options: ChatOptions) -> AsyncIterator[LocalHost]:
     """
     where = options.where
     serve = ServeOptions(
+        agents=() if options.python is None else (options.python,),
         settings=where.settings,
         database=where.serve_database,
         listen_url=where.listen_url,
@@ -93,13 +94,20 @@ async def local_host(options: ChatOptions) -> AsyncIterator[LocalHost]:
     config, ports = resolve_config(serve, os.environ, partial(_adapted, options)), Ports()
     worker = config.settings.worker
     worker = structs.replace(worker, grace=min(worker.grace, LEAVING_GRACE))
-    observer = config.telemetry.observer
     try:
-        async with opened(config, ports) as db:
-            agents = config.registry.agents
-            async with serving(db, agents, ports=ports, worker=worker, observer=observer) as host:
-                named = NAMED_BY_OPTION if options.model else "its settings name it"
-                yield LocalHost(host, name_of(config.database), who_answers(config, named))
+        async with (
+            opened(config, ports) as db,
+            serving(
+                db,
+                config.registry.agents,
+                ports=ports,
+                worker=worker,
+                titles=config.registry.titles,
+                observer=config.telemetry.observer,
+            ) as host,
+        ):
+            answers = who_answers(config, by_option=options.model is not None)
+            yield LocalHost(host, name_of(config.database), answers)
     except InUse as error:
         raise InUse(
             f"{str(error).partition(' (')[0]}: wait until it ends. With `holdfast serve` running, "
@@ -107,38 +115,39 @@ async def local_host(options: ChatOptions) -> AsyncIterator[LocalHost]:
         ) from None
 
 
-def _adapted(options: ChatOptions, settings: HoldfastSettings) -> HoldfastSettings:
-    """The settings with what the command line says about the agent."""
-    own = options.agent
-    directory = None if own.dir is None else os.path.abspath(own.dir)
-
-    def adapted(agent: AgentSettings) -> AgentSettings:
-        tools = [one for one in agent.tools if one != "bundled" or own.bundled_tools]
-        text = own.instructions
-        return structs.replace(
-            agent,
-            model=options.model or agent.model,
-            instructions=agent.instructions if text is None else text,
-            instructions_file=agent.instructions_file if text is None else None,
-            tools=(*tools, *own.tools),
-            dir=directory or agent.dir,
-            pass_env=(*agent.pass_env, *own.pass_env),
-            max_steps=own.max_steps or agent.max_steps,
-        )
-
-    named = settings.agents or {DEFAULT_AGENT: AgentSettings()}
-    return structs.replace(settings, agents={name: adapted(one) for name, one in named.items()})
+def _adapted(options: ChatOptions, agent: AgentSettings) -> AgentSettings:
+    """The settings of an agent with what the command line says about it."""
+    own, text = options.agent, options.agent.instructions
+    agent = structs.replace(
+        agent.with_fields(model=options.model, instructions=text),
+        instructions_file=agent.instructions_file if text is None else None,
+        max_steps=own.max_steps or agent.max_steps,
+        more_tools=own.tools,
+    )
+    if agent.python is not None or options.python is not None:  # it has tools of its own
+        return agent
+    tools = agent.tools or ((BUNDLED,) if agent.tools is None else ())
+    return structs.replace(
+        agent,
+        tools=tuple(one for one in tools if one != BUNDLED or own.bundled_tools),
+        dir=agent.dir if own.dir is None else os.path.abspath(own.dir),
+        pass_env=(*agent.pass_env, *own.pass_env),
+    )
 
 
-def who_answers(config: ServeConfig, named: str = "its settings name it") -> str:
-    """The agent that answers by default, its model, and why; `named`: where a model was named."""
+def who_answers(config: ServeConfig, *, by_option: bool = False) -> str:
+    """The agent that answers by default, its model, and why, if it is not a language model."""
     first = next(iter(config.registry.agents.values()))
     model = getattr(first.model, "name", "")
     words = f"{first.name} answers with {model}"
-    if model.startswith("demo"):
-        settings = config.settings.agents.get(first.name)
-        _, reason = default_model(os.environ, base_urls_of(config.settings))
-        if settings is not None and settings.model is not None:
-            reason = named
-        words += f" (not a language model: {reason})"
-    return words
+    if not model.startswith("demo"):
+        return words
+    settings = config.settings.agents.get(first.name, AgentSettings())
+    _, reason = default_model(os.environ, base_urls_of(config.settings))
+    if by_option:
+        reason = NAMED_BY_OPTION
+    elif "model" in settings.fields:
+        reason = "its settings name it"
+    elif settings.python is not None or first.name not in config.settings.agents:
+        reason = "its module names it"
+    return f"{words} (not a language model: {reason})"

@@ -8,7 +8,9 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
-from typing import Final
+from typing import Any, Final
+
+from msgspec import structs
 
 from holdfast.agent import Agent
 from holdfast.cli.ask import Asker
@@ -17,6 +19,7 @@ from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.import_tools import load_tools
 from holdfast.cli.json_lines import JsonView
 from holdfast.cli.prompt_sources import prompt_of, read_stdin
+from holdfast.cli.python_agents import load_agents
 from holdfast.cli.run_until_idle import Conversation, RunView
 from holdfast.cli.terminal import OutputStream
 from holdfast.cli.view import View
@@ -61,16 +64,21 @@ def main(options: RunOptions) -> int:
         prompt = prompt_of(options.prompt, piped, options.files)
         if prompt is None:
             raise ConfigError('no prompt: use holdfast run "your question"')
-        agent = agent_of(options, view.note)
         tty = Tty.open()
         if tty is not None:
             held.enter_context(tty)
         seen = status.terminal and not (options.json or options.quiet)
         asker = Asker(tty, options.approve, view.note, previews_seen=seen)
-        introduce(options, agent, status, view.note)
-        conversation = Conversation(agent, view, asker)
         held.enter_context(quiet_logs())
-        result = asyncio.run(conversation.go(prompt))
+
+        async def answered() -> tuple[Conversation, RunResult]:
+            spec = options.python
+            agent = await agent_of_module(options, spec) if spec else agent_of(options, view.note)
+            introduce(options, agent, status, view.note)
+            conversation = Conversation(agent, view, asker)
+            return conversation, await conversation.go(prompt)
+
+        conversation, result = asyncio.run(answered())
         if result.reason == "requires_action" and conversation.stopped is None:
             words = waiting(result.actions, asked=tty is not None)
             status.write(f"holdfast: {words}\n")
@@ -110,6 +118,19 @@ def agent_of(options: RunOptions, note: Callable[[str], None]) -> Agent:
         effort=options.effort,
         policy=Policy() if options.max_steps is None else Policy(max_steps=options.max_steps),
     )
+
+
+async def agent_of_module(options: RunOptions, spec: str) -> Agent:
+    """The agent of a module, or the first of its agents, changed by the options."""
+    agent = (await load_agents(spec))[0]
+    changes: dict[str, Any] = {"instructions": options.instructions, "effort": options.effort}
+    if options.model_reason == NAMED_BY_OPTION:
+        changes["model"] = options.model
+    if options.max_steps is not None:
+        changes["policy"] = structs.replace(agent.policy, max_steps=options.max_steps)
+    if options.tools:
+        changes["tools"] = [*agent.tools, *load_tools(options.tools, "--tools")]
+    return agent.replace(**{name: new for name, new in changes.items() if new is not None})
 
 
 def _model(options: RunOptions) -> Model:

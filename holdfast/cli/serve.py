@@ -12,8 +12,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -46,18 +47,23 @@ def main(options: ServeOptions) -> int:
     config = resolve_config(options, os.environ)
     return_large_blocks()
     with config.telemetry.logging():
-        asyncio.run(_until_stopped(config))
+        asyncio.run(run_until_stopped(config))
     return ExitCode.FINISHED
 
 
 # --- the process ---------------------------------------------------------------------------------
 
 
-async def _until_stopped(config: ServeConfig) -> None:
+async def run_until_stopped(
+    config: ServeConfig, on_start: Callable[[str], object] | None = None
+) -> None:
+    """Serve until a signal, or until cancelled. `on_start` is called with the URL."""
     ports, announce, observer = Ports(), config.telemetry.announce, config.telemetry.observer
     async with AsyncExitStack() as stack:
         db = await stack.enter_async_context(opened(config, ports))
-        stop = _stop_signal()  # before this, a signal ends the process: there is nothing to finish
+        stop = stack.enter_context(
+            _stop_signal()
+        )  # before this, a signal ends the process: there is nothing to finish
         link = None if db.exclusive else await stack.enter_async_context(_linked(config))
         host = await stack.enter_async_context(
             serving(
@@ -65,6 +71,7 @@ async def _until_stopped(config: ServeConfig) -> None:
                 config.registry.agents,
                 ports=ports,
                 worker=config.settings.worker,
+                titles=config.registry.titles,
                 observer=observer,
                 url=None if link is None else link.url,
             )
@@ -84,6 +91,8 @@ async def _until_stopped(config: ServeConfig) -> None:
             from holdfast.cli.browser import open_browser
 
             await asyncio.to_thread(open_browser, url, Path(config.options.data))
+        if on_start is not None:
+            on_start(url if config.options.api else "")
         await stop.wait()
         announce(f"stopping: {'closing streams, ' if config.options.api else ''}finishing steps")
 
@@ -96,18 +105,32 @@ def _seen_here(config: ServeConfig) -> bool:
     return wanted and sys.stdout.isatty() and has_screen(os.environ)
 
 
-def _stop_signal() -> asyncio.Event:
-    """An event set by the first signal. A second one ends the process by default."""
+@contextmanager
+def _stop_signal() -> Iterator[asyncio.Event]:
+    """An event set by the first signal. A second one ends the process by default.
+
+    Only the main thread of a program receives signals: elsewhere a server ends when cancelled.
+    """
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    signals = (signal.SIGINT, signal.SIGTERM)
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def ignore_signals() -> None:
+        for each in signals:
+            loop.remove_signal_handler(each)
 
     def on_signal() -> None:
         stop.set()
-        for each in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(each)
+        ignore_signals()
 
-    for each in (signal.SIGINT, signal.SIGTERM):
+    for each in signals:
         loop.add_signal_handler(each, on_signal)
-    return stop
+    try:
+        yield stop
+    finally:
+        ignore_signals()
 
 
 @asynccontextmanager

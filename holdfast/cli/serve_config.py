@@ -8,9 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.cli.agents import AgentRegistry, BaseDirectories
+from msgspec import structs
+
+from holdfast.agent import Agent
+from holdfast.cli.agent_builder import BaseDirectories
+from holdfast.cli.agents import DEFAULT_AGENT, AgentRegistry, AgentSources, NamedInPython
+from holdfast.cli.mistakes import Mistakes
+from holdfast.cli.python_agents import PythonAgents
 from holdfast.cli.replica_link import cluster_secret
-from holdfast.cli.settings import HoldfastSettings, Mistakes, ServerSettings, examine
+from holdfast.cli.settings import (
+    AgentSettings,
+    HoldfastSettings,
+    ParsedSettings,
+    ServerSettings,
+    examine,
+)
 from holdfast.cli.target import create_data_directory, is_loopback, key_file, own_database
 from holdfast.cli.telemetry import Telemetry, TelemetryContext, set_up_telemetry
 from holdfast.config import ServeOptions
@@ -21,6 +33,13 @@ if TYPE_CHECKING:
     from holdfast.server.identity.encrypted_secrets import Keyring
     from holdfast.server.identity.origin_check import Front
     from holdfast.server.relay.cluster_secret import ClusterSecret
+
+
+class ServedProgram(NamedTuple):
+    """A program that serves its own agents."""
+
+    agents: tuple[Agent, ...]
+    settings: ParsedSettings
 
 
 class ServeConfig(NamedTuple):
@@ -46,18 +65,24 @@ class ServeConfig(NamedTuple):
 def resolve_config(
     options: ServeOptions,
     environ: Mapping[str, str],
-    adapt: Callable[[HoldfastSettings], HoldfastSettings] = lambda settings: settings,
+    adapt: Callable[[AgentSettings], AgentSettings] = lambda agent: agent,
+    program: ServedProgram | None = None,
 ) -> ServeConfig:
     """Check everything. Raises `ConfigError` with all mistakes of the settings in one message.
 
-    `adapt` changes the settings that were read.
+    `adapt` changes the settings of each agent. A `program` has settings of its own.
     """
     listen = None if options.listen is None else address(options.listen)
     metrics = None if options.metrics is None else _metrics(options.metrics, options)
-    settings, directory, mistakes = examine(options.settings, options.data)
-    settings = adapt(settings)
+    parsed = examine(options.settings, options.data) if program is None else program.settings
+    given = () if program is None else program.agents
+    settings, directory, mistakes = parsed
+    named = NamedInPython(options.agents, given, adapt(AgentSettings()))
+    settings = _adapted(settings, adapt, named)
     create_data_directory(options.data)
-    registry = AgentRegistry(settings, BaseDirectories(directory, options.data), environ, mistakes)
+    directories = BaseDirectories(directory, options.data)
+    sources = AgentSources(settings, directories, environ, named, PythonAgents())
+    registry = AgentRegistry(sources, mistakes)
     listen = listen or _own_address(settings.server, options, mistakes)
     front = _front(settings.server, listen[0], options, mistakes)
     mistakes.end()
@@ -80,6 +105,18 @@ def resolve_config(
         keys,
         secret,
     )
+
+
+def _adapted(
+    settings: HoldfastSettings,
+    adapt: Callable[[AgentSettings], AgentSettings],
+    named: NamedInPython,
+) -> HoldfastSettings:
+    """The settings with each agent changed; without any agent, with the default one."""
+    tables = settings.agents
+    if not (tables or named.specs or named.given):
+        tables = {DEFAULT_AGENT: AgentSettings()}
+    return structs.replace(settings, agents={name: adapt(one) for name, one in tables.items()})
 
 
 def address(text: str) -> tuple[str, int]:

@@ -8,34 +8,32 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from types import UnionType
-from typing import Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Any, Final, Literal, NamedTuple
 
-import msgspec
 from msgspec import Struct, structs
 
+from holdfast.agent import Agent
+from holdfast.cli.agent_fields import model_names, read_fields
+from holdfast.cli.mistakes import Mistakes
 from holdfast.cli.suggest import did_you_mean
+from holdfast.cli.toml_values import read_struct
 from holdfast.cli.trust import SETTINGS_FILE, find_settings, refuse_untrusted
 from holdfast.kernel.errors import ConfigError
-from holdfast.kernel.model import Effort
 from holdfast.observe.logs import LogFormat, LogLevel
 from holdfast.providers.provider_catalog import PROVIDERS
 from holdfast.worker.options import WorkerOptions
 
-T = TypeVar("T")
-
 
 class AgentSettings(Struct, frozen=True, kw_only=True):
-    """Settings of one agent, `[agents.name]`."""
+    """Settings of one agent, `[agents.name]`: fields of `Agent`, and what others are made from."""
 
-    model: str | None = None
-    """`provider:model`. None: `HOLDFAST_MODEL`, the first provider with a key, or the demo."""
-    instructions: str | None = None
+    python: str | None = None
+    """An agent written in Python, as `module:name`; the other settings change it."""
     instructions_file: str | None = None
     """Path relative to the settings file, unless absolute."""
-    tools: tuple[str, ...] = ("bundled",)
+    tools: tuple[str, ...] | None = None
     """`bundled` for the file and command tools, `ask_user`, or `module:name` for your own."""
     dir: str | None = None
     """Directory the bundled tools work in."""
@@ -43,8 +41,32 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """Whether writing files and running commands needs approval."""
     pass_env: tuple[str, ...] = ()
     """Additional variables passed to commands; `AWS_*` matches all with that prefix."""
-    effort: Effort | None = None
+    subagents: tuple[str, ...] = ()
+    """Names of the agents that it may spawn; the first is the default."""
     max_steps: int | None = None
+    """Maximum number of model answers in one turn: `policy.max_steps`."""
+    output: str | Mapping[str, Any] | None = None
+    """Required form of the final answer: a type, as `module:name`, or a JSON schema."""
+    more_tools: tuple[str, ...] = ()
+    """Tools in addition to `tools`, or to those of the agent written in Python."""
+    fields: Mapping[str, Any] = {}
+    """Values of fields of `Agent`, by name, as `agent_fields.read_fields` returns them."""
+
+    @property
+    def models(self) -> Sequence[str]:
+        """Names of the models that it uses."""
+        return model_names(self.fields)
+
+    def with_fields(self, **fields: Any) -> AgentSettings:
+        """The settings with other fields of `Agent`; None keeps the field."""
+        changed = {name: value for name, value in fields.items() if value is not None}
+        return structs.replace(self, fields={**self.fields, **changed})
+
+
+AGENT_KEYS: Final = tuple(
+    name for name in AgentSettings.__struct_fields__ if name not in ("fields", "more_tools")
+)
+"""Settings of an agent that are not fields of `Agent`."""
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
@@ -107,6 +129,8 @@ class HoldfastSettings(Struct, frozen=True, kw_only=True):
     database_wait: float = 30.0
     """Seconds that a starting server waits for an unreachable PostgreSQL."""
     agents: Mapping[str, AgentSettings] = {}
+    titles: bool | str | tuple[str, ...] = True
+    """Whether a model writes titles, or the name of the model that does; true: each chat's own."""
     server: ServerSettings = ServerSettings()
     limits: LimitSettings = LimitSettings()
     worker: WorkerOptions = WorkerOptions()
@@ -133,37 +157,6 @@ SECTIONS: Final[Mapping[str, type]] = {
     "log": LogSettings,
     "traces": TraceSettings,
 }
-
-
-class Mistakes:
-    """Collects configuration mistakes, to report them together."""
-
-    def __init__(self, where: str = "the settings") -> None:
-        self.where = where
-        """The file, or other source, that the mistakes are in."""
-        self._found: list[str] = []
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def add(self, setting: str, what: str) -> None:
-        self._found.append(f"{setting}: {what}")
-
-    def tried(self, setting: str, make: Callable[[], T]) -> T | None:
-        """The result of `make`; None if it raised a `ConfigError`, which is recorded."""
-        try:
-            return make()
-        except ConfigError as error:
-            self.add(setting, str(error))
-            return None
-
-    def end(self) -> None:
-        """Raise a `ConfigError` with all mistakes, if there were any."""
-        if not self._found:
-            return
-        lines = "".join(f"\n  {found}" for found in self._found)
-        several = "" if len(self._found) == 1 else f" ({len(self._found)} mistakes)"
-        raise ConfigError(f"{self.where} cannot be used{several}:{lines}")
 
 
 class ParsedSettings(NamedTuple):
@@ -200,6 +193,14 @@ def examine(path: str | None, data: str | None = None) -> ParsedSettings:
     return ParsedSettings(settings, os.path.dirname(os.path.abspath(path)), mistakes)
 
 
+def examine_given(given: str | os.PathLike[str] | Mapping[str, Any] | None) -> ParsedSettings:
+    """The settings that a program names: a file, its content as a mapping, or the defaults."""
+    if isinstance(given, Mapping):
+        mistakes = Mistakes()
+        return ParsedSettings(settings_of(given, mistakes), os.getcwd(), mistakes)
+    return examine(os.devnull if given is None else os.fspath(given))
+
+
 def _content(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
@@ -225,10 +226,10 @@ def settings_of(document: Mapping[str, Any], mistakes: Mistakes) -> HoldfastSett
     sections: dict[str, Any] = {}
     for name, kind in SECTIONS.items():
         if name in rest:
-            sections[name] = _section(rest.pop(name), kind, name, mistakes)
+            sections[name] = read_struct(rest.pop(name), kind, name, mistakes)
     if "agents" in rest:
         sections["agents"] = dict(_agents(rest.pop("agents"), mistakes))
-    whole: HoldfastSettings = _section(rest, HoldfastSettings, "", mistakes)
+    whole: HoldfastSettings = read_struct(rest, HoldfastSettings, "", mistakes)
     providers = {
         name: dict(_options(name, table, mistakes)) for name, table in whole.providers.items()
     }
@@ -240,13 +241,24 @@ def _agents(tables: object, mistakes: Mistakes) -> Iterator[tuple[str, AgentSett
         mistakes.add("agents", "write a table for each, as in [agents.helper]")
         return
     for name, table in tables.items():
-        setting = f"agents.{name}"
         if not name.strip():
             mistakes.add("agents", "an agent has no name: write [agents.helper]")
-        agent = _section(table, AgentSettings, setting, mistakes)
-        if agent.instructions is not None and agent.instructions_file is not None:
-            mistakes.add(setting, "give instructions or instructions_file, not both")
-        yield name, agent
+        yield name, _agent(table, f"agents.{name}", mistakes)
+
+
+def _agent(table: object, setting: str, mistakes: Mistakes) -> AgentSettings:
+    if not isinstance(table, dict):
+        mistakes.add(setting, f"write a table, as in [{setting}]")
+        return AgentSettings()
+    own = {name: value for name, value in table.items() if name in AGENT_KEYS}
+    others = {name: value for name, value in table.items() if name not in AGENT_KEYS}
+    agent: AgentSettings = read_struct(own, AgentSettings, setting, mistakes)
+    agent = agent.with_fields(**read_fields(others, Agent, setting, mistakes, AGENT_KEYS))
+    if "instructions" in agent.fields and agent.instructions_file is not None:
+        mistakes.add(setting, "give instructions or instructions_file, not both")
+    if agent.max_steps is not None and "max_steps" in agent.fields.get("policy", {}):
+        mistakes.add(setting, "give max_steps or policy.max_steps, not both")
+    return agent
 
 
 def _options(name: str, table: Mapping[str, Any], mistakes: Mistakes) -> Iterator[tuple[str, Any]]:
@@ -268,55 +280,3 @@ def _options(name: str, table: Mapping[str, Any], mistakes: Mistakes) -> Iterato
             arguments = {"api_key": "none", "base_url": "http://localhost", option: value}
             if mistakes.tried(where, partial(model, f"{name}:none", environ={}, **arguments)):
                 yield option, value
-
-
-def _section(table: object, kind: type[Any], setting: str, mistakes: Mistakes) -> Any:
-    """Convert a table; invalid fields keep their default."""
-    if not isinstance(table, dict):
-        mistakes.add(setting, f"write a table, as in [{setting}]")
-        return kind()
-    known = {field.name: field for field in structs.fields(kind)}
-    fields: dict[str, Any] = {}
-    for name, value in table.items():
-        where = f"{setting}.{name}" if setting else name
-        if name not in known:
-            mistakes.add(where, f"unknown setting{did_you_mean(name, known)}")
-            continue
-        try:
-            fields[name] = msgspec.convert(value, known[name].type)
-        except msgspec.ValidationError as error:
-            mistakes.add(where, _in_words(error, known[name].type))
-    try:
-        return kind(**fields)
-    except ConfigError as error:
-        mistakes.add(setting, str(error))
-        return kind()
-
-
-def _in_words(error: msgspec.ValidationError, kind: Any) -> str:
-    choices = [choice for one in (kind, *get_args(kind)) for choice in _choices(one)]
-    if choices:
-        return f"use one of {', '.join(choices)}"
-    wanted = next((words for one, words in _WANTED.items() if one in _kinds(kind)), None)
-    return f"write {wanted}" if wanted else str(error)
-
-
-_WANTED: Final[Mapping[Any, str]] = {
-    tuple: 'a list of strings, as in ["a", "b"]',
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text in quotes",
-    Mapping: "a table",
-}
-
-
-def _kinds(kind: Any) -> set[Any]:
-    """The types in a union, without their parameters."""
-    if isinstance(kind, UnionType) or get_origin(kind) is Union:
-        return {one for each in get_args(kind) for one in _kinds(each)}
-    return {get_origin(kind) or kind}
-
-
-def _choices(kind: object) -> Sequence[str]:
-    return [one for one in get_args(kind) if isinstance(one, str)]

@@ -62,7 +62,8 @@ def _terminal() -> Tty | None:
 
 async def ask_to_trust(found: LocalSettings, data: str, terminal: Terminal) -> None:
     """Show the file and what it does. A yes is remembered, anything else raises `Untrusted`."""
-    from holdfast.cli.settings import Mistakes, parse_settings
+    from holdfast.cli.mistakes import Mistakes
+    from holdfast.cli.settings import parse_settings
     from holdfast.cli.target import create_data_directory
 
     settings = parse_settings(found.path, found.content, Mistakes())
@@ -97,7 +98,9 @@ def shown(found: LocalSettings, settings: HoldfastSettings) -> Iterator[str]:
 def effects_of(settings: HoldfastSettings) -> Iterator[str]:
     """Effects of settings that the author of a foreign file could want. Pure."""
     for name, agent in settings.agents.items():
-        if code := [spec for spec in agent.tools if ":" in spec]:
+        output = agent.output if isinstance(agent.output, str) else None
+        specs = (agent.python, *(agent.tools or ()), output)
+        if code := [spec for spec in specs if spec is not None and ":" in spec]:
             yield f"runs Python code as you: {', '.join(code)} (agent {name})"
         if agent.approval == "never":
             yield f"lets agent {name} write files and run commands without asking you"

@@ -82,11 +82,17 @@ class Settings(Value, frozen=True, kw_only=True):
     """Parameters of a model call. None leaves a parameter to the provider."""
 
     temperature: float | None = None
+    """Randomness of the answer; 0 is the least random."""
     top_p: float | None = None
+    """Only the likeliest tokens, up to this total probability."""
     top_k: int | None = None
+    """Only this many of the likeliest tokens."""
     presence_penalty: float | None = None
+    """Penalty for tokens that the text contains already."""
     frequency_penalty: float | None = None
+    """Penalty for tokens, by how often the text contains them."""
     max_output_tokens: int | None = None
+    """Maximum length of an answer in tokens, including its reasoning."""
     seed: int | None = None
     """Seed of the sampling: equal requests mostly get equal answers."""
     stop: tuple[str, ...] = ()

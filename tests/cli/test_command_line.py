@@ -192,7 +192,7 @@ def test_an_example_in_the_help_is_understood(capsys: pytest.CaptureFixture[str]
 
     text = help_of("run", capsys=capsys)
     lines = [line for line in text.splitlines() if " holdfast run " in line and "usage" not in line]
-    assert len(lines) == 4
+    assert len(lines) == 5
     for line in lines:
         words = split(line.partition("holdfast run ")[2].partition(" > ")[0])
         assert run(*words).prompt

@@ -80,11 +80,11 @@ def test_a_missing_module_is_told_from_one_that_a_module_needs(module: str, tmp_
 
 def test_a_module_that_raises_is_refused_with_what_it_raised(module: str, tmp_path: Path) -> None:
     (tmp_path / f"{module}.py").write_text("1 / 0")
-    with pytest.raises(ConfigError, match=r"cannot be imported\. ZeroDivisionError"):
+    with pytest.raises(ConfigError, match=r"cannot be imported\n(?s:.*)ZeroDivisionError: "):
         load_tools([f"{module}:weather"])
 
 
 def test_a_module_that_ends_the_program_is_refused(module: str, tmp_path: Path) -> None:
     (tmp_path / f"{module}.py").write_text("import sys; sys.exit()")
-    with pytest.raises(ConfigError, match=r"cannot be imported\. SystemExit"):
+    with pytest.raises(ConfigError, match=r"cannot be imported\n(?s:.*)SystemExit"):
         load_tools([f"{module}:weather"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from holdfast.cli.agents import DEFAULT_AGENT, SERVER_INSTRUCTIONS, BaseDirectories, agents_of
+from holdfast.agent import Agent
+from holdfast.cli.agent_builder import SERVER_INSTRUCTIONS, BaseDirectories
+from holdfast.cli.agents import DEFAULT_AGENT, complete_agents
 from holdfast.cli.settings import AgentSettings, HoldfastSettings, read_settings
 from holdfast.cli.trust import Untrusted, find_settings, trust
 from holdfast.kernel.errors import ConfigError
@@ -18,6 +21,13 @@ from holdfast.providers.provider_catalog import PROVIDERS
 from holdfast.worker.options import WorkerOptions
 
 NO_KEYS: Mapping[str, str] = {}
+OLLAMA = AgentSettings(tools=(), fields={"model": "ollama:small"})
+
+
+def agents_of(
+    settings: HoldfastSettings, directories: BaseDirectories, environ: Mapping[str, str]
+) -> list[Agent]:
+    return list(asyncio.run(complete_agents(settings, directories, environ)).values())
 
 
 def written(directory: Path, text: str) -> str:
@@ -97,7 +107,7 @@ def test_a_file_says_who_answers_and_how_it_is_served(tmp_path: Path) -> None:
     settings, directory = read_settings(path)
     assert directory == str(tmp_path)
     assert settings.agents == {
-        "helper": AgentSettings(model="demo", tools=("ask_user",), effort="low"),
+        "helper": AgentSettings(tools=("ask_user",), fields={"model": "demo", "effort": "low"}),
         "other": AgentSettings(),
     }
     assert (settings.server.listen, settings.server.team) == ("0.0.0.0:80", True)
@@ -265,7 +275,7 @@ def test_instructions_come_from_a_file_beside_the_settings(place: BaseDirectorie
 
 def test_the_options_of_a_provider_reach_its_models(place: BaseDirectories) -> None:
     settings = HoldfastSettings(
-        agents={"a": AgentSettings(model="ollama:small", tools=())},
+        agents={"a": AgentSettings(tools=(), fields={"model": "ollama:small"})},
         providers={"ollama": {"base_url": "http://127.0.0.1:9/v1"}},
     )
     (agent,) = agents_of(settings, place, NO_KEYS)
@@ -276,7 +286,7 @@ def test_the_options_of_a_provider_hold_for_every_model_that_a_chat_names(
     place: BaseDirectories,
 ) -> None:
     settings = HoldfastSettings(
-        agents={"a": AgentSettings(model="demo", tools=())},
+        agents={"a": AgentSettings(tools=(), fields={"model": "demo"})},
         providers={
             "openai-chat": {"base_url": "http://127.0.0.1:9/v1", "headers": {"X-Team": "a"}}
         },
@@ -313,14 +323,19 @@ def test_a_chat_may_not_name_a_local_provider_that_is_not_configured(
         (HoldfastSettings(), {"HOLDFAST_MODEL": "ollama:small"}),
         (HoldfastSettings(providers={"ollama": {"base_url": "http://gpu"}}), NO_KEYS),
         (HoldfastSettings(providers={"ollama": {"headers": {"X-Team": "a"}}}), NO_KEYS),
-        (HoldfastSettings(agents={"b": AgentSettings(model="ollama:small", tools=())}), NO_KEYS),
+        (
+            HoldfastSettings(
+                agents={"b": AgentSettings(tools=(), fields={"model": "ollama:small"})}
+            ),
+            NO_KEYS,
+        ),
     ],
     ids=["host", "base url", "default model", "settings", "settings without url", "agent"],
 )
 def test_a_chat_may_name_any_model_of_a_local_provider_that_is_configured(
     place: BaseDirectories, settings: HoldfastSettings, environ: Mapping[str, str]
 ) -> None:
-    agents = {"a": AgentSettings(model="demo", tools=()), **settings.agents}
+    agents = {"a": AgentSettings(tools=(), fields={"model": "demo"}), **settings.agents}
     first, *_ = agents_of(structs.replace(settings, agents=agents), place, environ)
     assert model_of(first.replace(model="ollama:any")).name == "ollama:any"
     with pytest.raises(ConfigError, match="vllm is not configured on this server"):
@@ -331,7 +346,7 @@ def test_a_chat_may_name_any_model_of_a_local_provider_that_is_configured(
 def test_what_is_wrong_with_agents_is_said_of_all_of_them(place: BaseDirectories) -> None:
     settings = HoldfastSettings(
         agents={
-            "a": AgentSettings(model="nobody:x", dir="nowhere"),
+            "a": AgentSettings(dir="nowhere", fields={"model": "nobody:x"}),
             "b": AgentSettings(instructions_file="none.md", max_steps=0),
             "c": AgentSettings(tools=("nonsense", "none:x")),
         },

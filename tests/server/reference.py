@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,10 +21,12 @@ from msgspec import NODEFAULT, Struct, structs
 import holdfast.server.identity.install_middleware
 import holdfast.server.identity.slow_clients
 import holdfast.server.routes  # noqa: F401 - which makes all operations and their refusals
+from holdfast.agent import Agent
 from holdfast.chat import queue as chat_queue
 from holdfast.chat import stream as chat_stream
 from holdfast.chat.errors import ChatError
 from holdfast.cli import settings
+from holdfast.cli.agent_fields import data_fields
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.policy import Calls, ContextLimits, Policy, Retry, Stream, Wording
 from holdfast.live import buffer
@@ -381,9 +383,10 @@ def _seconds(number: float) -> str:
 
 # --- settings ------------------------------------------------------------------------------------
 
+AGENT: Final = "agents.NAME."
 SECTIONS: Final[Mapping[str, type[Struct]]] = {
     "": settings.HoldfastSettings,
-    "agents.NAME.": settings.AgentSettings,
+    AGENT: settings.AgentSettings,
     **{f"{name}.": kind for name, kind in settings.SECTIONS.items()},
 }
 INSTEAD: Final[Mapping[str, str]] = {
@@ -393,10 +396,22 @@ INSTEAD: Final[Mapping[str, str]] = {
     "([recordings](operations.md#recordings))",
     "providers": "options of a provider, as in `[providers.openai]`: `base_url`, "
     "`headers`, `profile`. Never keys",
-    "agents.NAME.model": "in the form `provider:model`; by default `HOLDFAST_MODEL`, then the "
-    "first provider that "
-    "has a key, then the demo",
-    "agents.NAME.instructions": "the system prompt",
+    "agents.NAME.python": "an [agent written in Python](#agents-written-in-python), as "
+    "`module:name`; the other settings change it",
+    "agents.NAME.model": "in the form `provider:model`, or a list: the next one is used if one "
+    "fails. By default `HOLDFAST_MODEL`, then the first provider that has a key, then the demo",
+    "agents.NAME.instructions": "the system prompt: text, or a list of tables with `text` and "
+    "`cache`",
+    "agents.NAME.provider_tools": "[tools that the provider "
+    "runs](tools.md#tools-that-the-provider-has): names, or tables with `name`, `options` and "
+    "`native`",
+    "agents.NAME.tools": "`bundled` for the file and command tools, `ask_user`, or `module:name` "
+    'for your own; by default `["bundled"]`, or the tools of the agent written in Python',
+    "agents.NAME.settings.options": "options of single providers, as in "
+    "`[agents.NAME.settings.options.anthropic]`",
+    "agents.NAME.policy.context.model": "the model that writes summaries, or a list; by default "
+    "the agent's",
+    "agents.NAME.policy.max_steps": "the same as `agents.NAME.max_steps`",
     "agents.NAME.instructions_file": "the system prompt, from a file next to this one",
     "agents.NAME.dir": "the directory of the bundled tools; by default the directory of this file, "
     "or `workspace` in the data directory if this file is in a home directory or `/`",
@@ -410,19 +425,40 @@ INSTEAD: Final[Mapping[str, str]] = {
 }
 
 
+LONG_DEFAULT: Final = 40
+"""Length of a default from which the table does not show it."""
+
+
 def settings_table() -> str:
     return table(("setting", "default", "meaning"), _settings())
 
 
 def _settings() -> Iterator[tuple[str, str, str]]:
     for prefix, kind in SECTIONS.items():
-        words = attribute_words(kind)
-        for field in structs.fields(kind):
-            name = prefix + field.name
-            if field.name in settings.SECTIONS or name == "agents":
-                continue
-            text = INSTEAD.get(name) or words[field.name]
-            yield f"`{name}`", _default(field), text[0].lower() + text[1:].rstrip(".")
+        names = kind.__struct_fields__ if prefix != AGENT else settings.AGENT_KEYS
+        left_out = () if prefix else (*settings.SECTIONS, "agents")
+        yield from _rows(prefix, kind, [name for name in names if name not in left_out])
+        if prefix == AGENT:
+            yield from _rows_of_agent(prefix, Agent)
+
+
+def _rows_of_agent(prefix: str, kind: type[Struct]) -> Iterator[tuple[str, str, str]]:
+    """The fields of `Agent` that are settings, and those of its nested values."""
+    for name, field in data_fields(kind).items():
+        if field.table is None or isinstance(field.default, tuple):
+            yield from _rows(prefix, kind, [name])
+        else:
+            yield from _rows_of_agent(f"{prefix}{name}.", field.table)
+
+
+def _rows(prefix: str, kind: type[Struct], names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    words = attribute_words(kind)
+    for field in structs.fields(kind):
+        if field.name in names:
+            text = INSTEAD.get(prefix + field.name) or words[field.name]
+            default = _default(field)
+            default = default if len(default) < LONG_DEFAULT else "a text"
+            yield f"`{prefix}{field.name}`", default, text[0].lower() + text[1:].rstrip(".")
 
 
 def fields_table(kind: type[Struct]) -> str:
@@ -434,6 +470,8 @@ def fields_table(kind: type[Struct]) -> str:
 
 
 def _default(field: structs.FieldInfo) -> str:
+    if field.required:
+        return ""
     default = field.default if field.default is not NODEFAULT else field.default_factory()
     if default is None or default in ((), {}):
         return "" if not isinstance(default, tuple) else "`[]`"

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast.agent import Agent
-from holdfast.cli.agents import BaseDirectories, agents_of
+from holdfast.cli.agent_builder import BaseDirectories
+from holdfast.cli.agents import complete_agents
 from holdfast.cli.settings import HoldfastSettings
 from holdfast.kernel.policy import ContextLimits, Policy
 from holdfast.kernel.tool import tool
@@ -43,7 +44,8 @@ async def test_a_chat_of_a_server_names_only_models_of_configured_providers(
     db: Database, clock: Clock, tmp_path: Path
 ) -> None:
     environ: dict[str, str] = {}
-    agents = agents_of(HoldfastSettings(), BaseDirectories(str(tmp_path), str(tmp_path)), environ)
+    place = BaseDirectories(str(tmp_path), str(tmp_path))
+    agents = (await complete_agents(HoldfastSettings(), place, environ)).values()
     async with serving_api(db, agents, clock=clock) as api:
         chat = (await api.post("/chats", {})).body["id"]
         for method, path, body in (

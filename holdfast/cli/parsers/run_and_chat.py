@@ -25,6 +25,7 @@ _RUN_EXAMPLES: Final = """\
 examples:
   holdfast run "which tests are slow here, and why?"
   git diff --staged | holdfast run -q "write the commit message" > message.txt
+  holdfast run --agent app:agent "what is new?"
   holdfast run --save "what changed in the last release?"
   holdfast run --continue "and in the one before?\""""
 
@@ -81,7 +82,13 @@ def _add_chat(parser: Parser) -> None:
 
 
 def _add_answers(parser: Parser) -> None:
-    answers = parser.add_argument_group("model")
+    answers = parser.add_argument_group("agent and model")
+    answers.add_argument(
+        "--agent",
+        type=something,
+        metavar="MODULE:NAME",
+        help="agent written in Python; with --save, also the name of an agent of the settings",
+    )
     answers.add_argument(
         "-m",
         "--model",
@@ -187,7 +194,10 @@ def chat_parser() -> Parser:
 def _add_who(parser: Parser) -> None:
     who = parser.add_argument_group("agent and model")
     who.add_argument(
-        "--agent", type=something, metavar="NAME", help="agent to talk to; default: the first one"
+        "--agent",
+        type=something,
+        metavar="NAME",
+        help="agent to talk to, or without a server MODULE:NAME; default: the first one",
     )
     who.add_argument(
         "-m", "--model", type=something, metavar="MODEL", help="model to use; default: the agent's"

@@ -12,6 +12,7 @@ from holdfast.cli.parsers.shared_options import add_config, add_database
 _SERVE_EXAMPLES: Final = """\
 examples:
   holdfast serve
+  holdfast serve app:agent
   holdfast serve --listen 8080 --database sqlite:///chats.db
   holdfast serve --config team.toml --database postgresql://app@db.internal/chats"""
 
@@ -19,7 +20,7 @@ examples:
 def serve_parser() -> Parser:
     parser = Parser(
         "holdfast serve",
-        usage="holdfast serve [options]",
+        usage="holdfast serve [MODULE:NAME ...] [options]",
         description="Run the server: web page, API and worker in one process.\n"
         "Prints a URL that signs you in, and opens it in a browser if this machine has a screen.",
         epilog=_SERVE_EXAMPLES,
@@ -38,7 +39,7 @@ def serve_parser() -> Parser:
 def worker_parser() -> Parser:
     parser = Parser(
         "holdfast worker",
-        usage="holdfast worker [options]",
+        usage="holdfast worker [MODULE:NAME ...] [options]",
         description="Run the chats of a database in a process without an API. Several workers and\n"
         "servers can share a PostgreSQL database.",
     )
@@ -60,6 +61,14 @@ def worker_parser() -> Parser:
 
 
 def _add_server(parser: Parser) -> None:
+    parser.add_argument(
+        "agents",
+        nargs="*",
+        type=something,
+        metavar="MODULE:NAME",
+        help="agents written in Python: an agent, a list or mapping of agents, or a function that "
+        "returns them; default: the agents of the settings",
+    )
     add_config(parser, "settings file")
     add_database(
         parser, "HOLDFAST_DATABASE, then the settings, then a SQLite file in your data directory"

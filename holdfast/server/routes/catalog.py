@@ -52,6 +52,8 @@ class CatalogAgent(Struct, frozen=True):
     """An agent of the server."""
 
     name: str
+    description: str
+    """What it is for, in a sentence; may be empty."""
     model: str
     effort: Effort | None
     tools: tuple[CatalogTool, ...]
@@ -81,6 +83,7 @@ def _agent(agent: Agent) -> CatalogAgent:
     window, threshold = window_of(agent, None), agent.policy.context.threshold
     return CatalogAgent(
         agent.name,
+        agent.description,
         model_of(agent).name,
         agent.effort,
         tuple(_tool(tool) for tool in agent.toolset.values()),

@@ -90,6 +90,7 @@ export interface Schemas {
   /** An agent of the server. */
   CatalogAgent: {
     name: string;
+    description: string;
     model: string;
     effort: "high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh" | null;
     tools: Array<Schemas["CatalogTool"]>;

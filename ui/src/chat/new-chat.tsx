@@ -194,9 +194,9 @@ function moveLaterText(sent: DraftContent, chat: string | null): void {
 
 function AgentPicker({ agent, agents, setAgent }: NewChatOptions) {
   if (agents.length < 2 || agent === undefined) return null;
-  const items = agents.map(({ name, model }) => ({
+  const items = agents.map(({ name, description, model }) => ({
     name,
-    about: model,
+    about: description || model,
     chosen: name === agent.name,
     onChoose: () => setAgent(name),
   }));

@@ -11,7 +11,7 @@ export function Agents() {
   return (
     <Section
       title="Agents"
-      about="Agents are configured in holdfast.toml on the server. The first one is the default."
+      about="Agents are configured on the server, in holdfast.toml or in Python. The first one is the default."
     >
       <FromCatalog>
         {({ agents }) =>
@@ -23,7 +23,7 @@ export function Agents() {
 }
 
 function AgentDetails({ agent, at }: { readonly agent: Agent; readonly at: number }) {
-  const { name, model, effort, window, compacts_at, tools, provider_tools } = agent;
+  const { name, description, model, effort, window, compacts_at, tools, provider_tools } = agent;
   const facts = [
     shortName(model),
     effort === null ? null : `effort ${effortName(effort).toLowerCase()}`,
@@ -37,6 +37,7 @@ function AgentDetails({ agent, at }: { readonly agent: Agent; readonly at: numbe
         <span>{name}</span>
         {at === 0 && <span className="settings-tag">default</span>}
       </h3>
+      {description !== "" && <p className="settings-facts">{description}</p>}
       <p className="settings-facts">{facts.filter((fact) => fact !== null).join(" · ")}</p>
       {provider_tools.length > 0 && (
         <p className="settings-facts">
