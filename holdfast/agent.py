@@ -11,10 +11,12 @@ from typing import Any, Final, TypeAlias, Union, cast, get_args
 from msgspec import Struct, structs
 
 from holdfast.blocking import SyncRun, result_of
+from holdfast.kernel.agent_tool import OnAction, agent_tool, team_of
 from holdfast.kernel.call_admission import Eager, Gate, Middleware
 from holdfast.kernel.decide import Approved, CallState, Recorded
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.events import Action
+from holdfast.kernel.handoff import agent_after
 from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Inbox
 from holdfast.kernel.loop import Loop
@@ -84,9 +86,11 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
     name: str = "agent"
     """Name under which a durable host knows the agent."""
     description: str = ""
-    """What the agent is for, in a sentence: shown to people who choose an agent."""
+    """Purpose of the agent, for models that may give it a task, and for people."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.description, str):
+            raise ConfigError(f"description is {self.description!r}: use text")
         for name in ("models", "gate", "guard", "active", "project"):
             if not (getattr(self, name) is None or callable(getattr(self, name))):
                 raise ConfigError(f"{name} is {getattr(self, name)!r}: use a function, or None")
@@ -122,6 +126,11 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
     def toolset(self) -> Mapping[str, Tool]:
         """The tools by name."""
         return _by_name(cast(tuple[Tool, ...], self.tools))
+
+    @cached_property
+    def team(self) -> Mapping[str, Agent]:
+        """This agent and all that it can reach by its tools, by name."""
+        return team_of(self)
 
     @cached_property
     def trim(self) -> Trim:
@@ -162,6 +171,25 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         """A copy of the agent with some fields changed."""
         return structs.replace(self, **changes)
 
+    def as_tool(
+        self,
+        name: str | None = None,
+        description: str | None = None,
+        *,
+        timeout: float | None = None,
+        on_action: OnAction | None = None,
+    ) -> Tool:
+        """The agent as a tool of another: a call runs it on a prompt and returns its answer.
+
+        Name and description are the agent's own by default. In memory, the tokens of the inner run
+        count in the result of the outer run. `on_action` answers approvals and questions of the
+        inner agent, as `resolve` does; without it, they are denied. In a durable chat, a call
+        spawns a child chat, which asks people itself.
+        """
+        return agent_tool(
+            self, name=name, description=description, timeout=timeout, on_action=on_action
+        )
+
     def run(
         self,
         prompt: Prompt | None = None,
@@ -176,9 +204,24 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         actions of a run that ended with `requires_action`. `compact` summarizes the history first;
         if nothing else is to be done, the run ends after that.
         """
-        self._refuse_commit_tools()
         answers = resolve or {}
-        committed = History(_checked(history), self.trim)
+        messages = _checked(history)
+        name = agent_after(messages) if len(self.team) > 1 else None
+        current = self.team.get(name or self.name, self)
+        return current._run_in(self.team, prompt, messages, answers, compact)
+
+    def _run_in(
+        self,
+        team: Mapping[str, Agent],
+        prompt: Prompt | None,
+        history: Sequence[Message],
+        answers: Mapping[str, Resolution],
+        compact: bool,
+    ) -> Run:
+        """Run the agent as a member of a team, any of which may take the conversation over."""
+        for member in team.values():
+            _refuse_commit_tools(member, team)
+        committed = History(tuple(history), self.trim)
         if prompt is None and not committed:
             raise ConfigError("there is nothing to do: pass a prompt, or a history to continue")
         if prompt is not None and any(isinstance(one, Approved) for one in answers.values()):
@@ -196,6 +239,7 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
             prompt=None if prompt is None else user_message(prompt),
             journal=self._journal(committed.turn.open, answers),
             compaction="person" if compact else None,
+            team=team,
         )
         return Run(loop, inbox, self.policy.buffer)
 
@@ -265,13 +309,22 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
             ) from None
         return Recorded(mark_stop(outcome, known) if known is not None else outcome)
 
-    def _refuse_commit_tools(self) -> None:
-        names = [tool.name for tool in self.toolset.values() if tool.effect == "commit"]
-        if names:
-            raise ConfigError(
-                f"{', '.join(names)}: a tool with effect 'commit' needs a durable host, "
-                "and this run is in memory"
-            )
+
+def _refuse_commit_tools(agent: Agent, team: Mapping[str, Agent]) -> None:
+    tools = agent.toolset.values()
+    names = [tool.name for tool in tools if tool.effect == "commit" and not tool.hands_off]
+    if names:
+        raise ConfigError(
+            f"{', '.join(names)}: a tool with effect 'commit' needs a durable host, "
+            "and this run is in memory"
+        )
+    targets = {name for tool in tools if tool.hands_off for name in tool.agents}
+    unknown = sorted(targets - team.keys())
+    if unknown:
+        raise ConfigError(
+            f"{agent.name} can hand over to {', '.join(unknown)}, which no agent of this "
+            "run has: pass the agent itself instead of its name"
+        )
 
 
 def _check_change(call: ToolCall, tool: Tool, arguments: Mapping[str, object]) -> None:

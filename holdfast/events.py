@@ -21,6 +21,7 @@ from holdfast.kernel.events import (
     Compacted as Compacted,
     Compacting as Compacting,
     Delivered as Delivered,
+    HandedOver as HandedOver,
     Event as Event,
     MessageCommitted as MessageCommitted,
     Retrying as Retrying,

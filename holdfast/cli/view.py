@@ -17,6 +17,7 @@ from holdfast.kernel.events import (
     Compacting,
     Delivered,
     Event,
+    HandedOver,
     MessageCommitted,
     Retrying,
     RunEnded,
@@ -90,6 +91,8 @@ class View:
                 self._print(f"· {wording.compacted(event)}", "dim")
             case Delivered(why, messages):
                 self._print(f"→ {wording.delivered(why, messages)}", "dim")
+            case HandedOver(to=to):
+                self._print(f"→ {escape(to)} continues the conversation", "dim")
             case Warned(text):
                 self._print(f"! {escape(text)}", "yellow", always=True)
             case RunEnded():

@@ -22,7 +22,7 @@ from holdfast.kernel.channel import Sink
 from holdfast.kernel.decide import Approved, CallState, Doubtful
 from holdfast.kernel.events import Action, ToolFinished, ToolProgressed
 from holdfast.kernel.hook_context import Context
-from holdfast.kernel.messages import ToolCall, ToolResult
+from holdfast.kernel.messages import ToolCall, ToolResult, Usage
 from holdfast.kernel.policy import Calls
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.schema import BadArguments
@@ -114,6 +114,8 @@ class CallContext(Struct, frozen=True, kw_only=True):
     starting: Callable[[ToolCall, Tool], Awaitable[bool]] | None = None
     """Hook awaited before the function of a call with an effect is called; journals the start.
     False means that the call may no longer run."""
+    charge: Callable[[Usage], None] | None = None
+    """Callback for tokens that a call used."""
     finished: Callable[[ToolFinished], None] | None = None
     """Callback for the end of each call, after the event was emitted."""
 

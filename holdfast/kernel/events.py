@@ -156,6 +156,15 @@ class Delivered(Tagged, frozen=True, tag="delivered"):
     messages: tuple[Message, ...]
 
 
+class HandedOver(Tagged, frozen=True, tag="handed_over"):
+    """Another agent continues the conversation."""
+
+    agent: str
+    """Name of the agent until now."""
+    to: str
+    """Name of the agent from the next step on."""
+
+
 class Warned(Tagged, frozen=True, tag="warning"):
     """A warning for people; the run continues."""
 
@@ -206,6 +215,7 @@ Event: TypeAlias = Union[
     Compacting,
     Compacted,
     Delivered,
+    HandedOver,
     Warned,
     RunEnded,
 ]

@@ -123,6 +123,7 @@ class Batch:
         self._states = context.states
         self._context = context.context
         self._children = context.children
+        self._charge = context.charge
         self._starting = context.starting
         self._finished = context.finished
         self.writes: dict[str, tuple[Any, ...]] = {}
@@ -476,6 +477,7 @@ class Batch:
             self._context,
             deadline=deadline,
             children=self._children,
+            charge=self._charge,
         )
 
     def _report(self, entry: _Entry, text: str, data: object = None) -> Awaitable[None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal, assert_never
 
 from holdfast.kernel import prepare, summary_checkpoint, tool_results
@@ -39,6 +40,7 @@ from holdfast.kernel.events import (
     Compacted,
     Delivered,
     Delivery,
+    HandedOver,
     MessageCommitted,
     RunEnded,
     RunStarted,
@@ -48,6 +50,7 @@ from holdfast.kernel.events import (
 )
 from holdfast.kernel.execute import Batch, BatchOutcome
 from holdfast.kernel.failure_log import log_failure
+from holdfast.kernel.handoff import handover_note
 from holdfast.kernel.history import History
 from holdfast.kernel.hook_context import ChatInfo, Context
 from holdfast.kernel.inbox import Inbox, Interrupted
@@ -68,6 +71,7 @@ from holdfast.kernel.prepare import PreparedAgent
 from holdfast.kernel.result import Ending, Failed, RunCounters, RunResult
 from holdfast.kernel.retry_wait import Backoff, end_if_cancelled
 from holdfast.kernel.summarize import Summarizer
+from holdfast.kernel.tool import HandOff
 from holdfast.kernel.turn_end import check_output, interruption_marker, limit_note, objection
 
 if TYPE_CHECKING:
@@ -90,13 +94,12 @@ class Loop:
         prompt: Message | None,
         journal: Mapping[str, CallState],
         compaction: AskedBy | None,
+        team: Mapping[str, Agent],
     ) -> None:
         self.result: RunResult | None = None
-        self._agent = agent
-        self._prepared = PreparedAgent.of(agent)
-        self._model = self._prepared.model
-        self._policy = agent.policy
-        self._info = ChatInfo(agent=agent.name)
+        self._team = team
+        """Agents that may continue the conversation, by name."""
+        self._use(agent)
         self._inbox = inbox
         self._interruption = inbox.interruption
         self._prompt = prompt
@@ -107,7 +110,6 @@ class Loop:
         self._compaction = compaction
         self._batch: Batch | None = None
         """Calls of the last answer, if its stream started some of them."""
-        self._active: frozenset[str] | None = None
         self._asked_at: int | None = None
         """Number of messages when the model was last called for an answer."""
         self._attempt_began = 0.0
@@ -149,6 +151,15 @@ class Loop:
             self._caller.close()
             self.result = self._end(ending, self._counters.summary(self._clock() - began))
         return self.result, ending.cause
+
+    def _use(self, agent: Agent) -> None:
+        """Continue with this agent."""
+        self._agent = agent
+        self._prepared = PreparedAgent.of(agent)
+        self._model = self._prepared.model
+        self._policy = agent.policy
+        self._info = ChatInfo(agent=agent.name)
+        self._active: frozenset[str] | None = None
 
     def _prepare(self, sink: Sink) -> None:
         """Build the parts that need the event loop and the sink."""
@@ -410,7 +421,12 @@ class Loop:
         return batch
 
     def _new_batch(self, context: Context) -> Batch:
-        calls = CallContext(context=context, active=self._active, states=self._journal)
+        calls = CallContext(
+            context=context,
+            active=self._active,
+            states=self._journal,
+            charge=self._counters.usage,
+        )
         return Batch(self._prepared.toolbox, self._sink, calls)
 
     async def _run_calls(self, calls: tuple[ToolCall, ...]) -> None:
@@ -430,6 +446,18 @@ class Loop:
         for action in executed.waiting:
             self._journal[action.call.id] = AwaitingAction(action)
         self._commit_results(executed.results)
+        if batch.writes:
+            self._hand_over(batch.writes)
+
+    def _hand_over(self, writes: Mapping[str, Sequence[HandOff]]) -> None:
+        """Continue with the agent that a call names. Such a call is alone in its message."""
+        for handed in chain.from_iterable(writes.values()):
+            before = self._agent.name
+            self._caller.close()
+            self._use(self._team[handed.agent])
+            self._prepare(self._sink)
+            self._sink.put(HandedOver(before, handed.agent))
+            self._commit(handover_note(handed.agent))
 
     async def _interrupt_calls(self, why: str) -> None:
         """Give every open call a result: its own, or that it was interrupted."""

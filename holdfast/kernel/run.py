@@ -73,6 +73,11 @@ class Run(Coroutine[Any, Any, RunResult]):
         """The messages committed so far."""
         return self._loop.history
 
+    @property
+    def ended_result(self) -> RunResult | None:
+        """The result, however the run ended; None while it runs."""
+        return self._loop.result
+
     async def _outcome(self) -> RunResult:
         """The result; `RunFailed` when the run ended in an error."""
         task = self._start()

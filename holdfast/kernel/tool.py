@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from holdfast.kernel.errors import ConfigError, ToolFailed
 from holdfast.kernel.hook_context import NO_CONTEXT, Context
-from holdfast.kernel.messages import ToolResult
+from holdfast.kernel.messages import ToolResult, Usage
 from holdfast.kernel.model import ToolSpec, is_native
 from holdfast.kernel.schema import Arguments, from_function, from_schema
 from holdfast.kernel.schema import Values as Values
@@ -34,6 +34,12 @@ class Commit(Struct, frozen=True):
     writes: tuple[Any, ...] = ()
 
 
+class HandOff(Struct, frozen=True):
+    """Write of a `commit` call: from the next step on, another agent continues the conversation."""
+
+    agent: str
+
+
 class CompletedAwaitable:
     """An awaitable that completes at once; may be dropped without awaiting."""
 
@@ -52,7 +58,7 @@ class ToolContext(Context):
     ignored.
     """
 
-    __slots__ = ("_children", "_report", "call_id", "deadline", "workspace")
+    __slots__ = ("_charge", "_children", "_report", "call_id", "deadline", "workspace")
 
     def __init__(
         self,
@@ -62,6 +68,7 @@ class ToolContext(Context):
         *,
         deadline: float | None = None,
         children: Children | None = None,
+        charge: Callable[[Usage], None] | None = None,
         workspace: object = None,
     ) -> None:
         super().__init__(context.info, context.turn, lambda: context.history)
@@ -72,6 +79,15 @@ class ToolContext(Context):
         self.workspace = workspace
         self._children = children
         self._report = report
+        self._charge = charge
+
+    def charge(self, usage: Usage) -> None:
+        """Count tokens that the call used, as those of a model call, in the result of the run.
+
+        A durable chat does not count them.
+        """
+        if self._charge is not None:
+            self._charge(usage)
 
     async def children(self) -> Sequence[Mapping[str, Any]]:
         """The agents that this chat has spawned, oldest first: id, name, title, status, error."""
@@ -137,6 +153,13 @@ class Tool:
         self.preview = preview
         self.native = native or {}
         self._schema = schema
+        self.agents: Mapping[str, Any] = {}
+        """Agents that a call may run, or hand the conversation over to, by name. None: the agent is
+        only known by its name."""
+        self.runs: str | None = None
+        """Name of the agent that a call runs, if the tool is an agent."""
+        self.hands_off = False
+        """Whether a call hands the conversation over."""
         self._check()
 
     def _check(self) -> None:

@@ -17,6 +17,7 @@ from holdfast.kernel.events import (
     Compacting,
     Delivered,
     Event,
+    HandedOver,
     MessageCommitted,
     Retrying,
     RunEnded,
@@ -76,7 +77,7 @@ def _rare(event: EventOrFragment) -> Fragment | None:
             return event
         case RunStarted() | StepStarted() | Retrying() | RunEnded():
             return None
-        case MessageCommitted() | Delivered() | Compacted():
+        case MessageCommitted() | Delivered() | Compacted() | HandedOver():
             return None
         case _:
             assert_never(event)

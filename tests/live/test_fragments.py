@@ -9,6 +9,7 @@ from holdfast.kernel.events import (
     Compacting,
     Delivered,
     Event,
+    HandedOver,
     MessageCommitted,
     Retrying,
     RunEnded,
@@ -55,6 +56,7 @@ NOT_SHOWN: list[Event] = [
     Retrying(1, 3, 0.5, 0, "network", "no route"),
     Compacted(100, 10, True),
     Delivered("steering", ()),
+    HandedOver("triage", "billing"),
     RunEnded("stop", Summary()),
 ]
 
