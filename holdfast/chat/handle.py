@@ -274,27 +274,27 @@ class Chat(ChatHandle):
         key: str | None = None,
     ) -> Chat:
         check_number("number", number)
-        source = await self._db.read(lambda tx: read_chat(tx, self.id))
-        new_chat = NewChat(
-            id=self._context.ports.new_id(),
-            agent=source.agent,
-            message=None if prompt is None else user_message(prompt),
-            owner=source.owner,
-            title=title_of(title) or (source.title if source.titled_by == "person" else None),
-            labels=source.labels,
-            model=source.model,
-            effort=source.effort,
-            workspace=source.workspace if share_workspace else None,
-            client_tools=source.client_tools or (),
-        )
-        body = (number, new_chat.message, title, share_workspace)
-        row = await once(
-            self._db,
-            self._key(key, "fork", body),
-            ChatRow,
-            lambda tx: lifecycle.fork(tx, self.id, number, new_chat),
-            creates=new_chat.id,
-        )
+        id = self._context.ports.new_id()
+        message = None if prompt is None else user_message(prompt)
+
+        async def copy(tx: Tx) -> ChatRow:
+            source = await read_chat(tx, self.id)
+            new_chat = NewChat(
+                id=id,
+                agent=source.agent,
+                message=message,
+                owner=source.owner,
+                title=title_of(title) or (source.title if source.titled_by == "person" else None),
+                labels=source.labels,
+                model=source.model,
+                effort=source.effort,
+                workspace=source.workspace if share_workspace else None,
+                client_tools=source.client_tools or (),
+            )
+            return await lifecycle.fork(tx, self.id, number, new_chat)
+
+        request_key = self._key(key, "fork", (number, message, title, share_workspace))
+        row = await once(self._db, request_key, ChatRow, copy, creates=id)
         return Chat(self._context, row)
 
     async def compact(self, *, key: str | None = None) -> Snapshot:
