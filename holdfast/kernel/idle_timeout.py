@@ -30,6 +30,7 @@ class IdleTimeout:
         """Whether the run waits for its own slow reader, not for the provider."""
         self.fired = False
         self._limits = limits
+        self._without_content = limits.without_content
         self._cancel: Callable[[], object] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._due = inf
@@ -45,10 +46,9 @@ class IdleTimeout:
         """Set the timeout for the next event; content has its own."""
         last = self.last = self.content = self.clock()
         self.timeout = seconds
-        limit = self._limits.without_content
-        left = seconds if seconds < limit else limit  # min() is slower, on the path of every event
-        if self._due > last + left:
-            self._wait(left)
+        left = self._due - last
+        if left > seconds or left > self._without_content:  # min() is slower, on a frequent path
+            self._wait(min(seconds, self._without_content))
 
     def error(self) -> StreamSilent:
         """The error of the stream once this has `fired`."""
