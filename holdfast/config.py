@@ -100,6 +100,10 @@ class ServeOptions:
     """Whether `metrics` may be reachable from other machines."""
     open: bool = False
     """Whether to open the page in a browser if there is a screen."""
+    reload: bool = False
+    """Whether to restart when files of the user change."""
+    restarted: bool = False
+    """Whether it replaces a process that served before: announces only that."""
 
 
 def serve_options(arguments: Namespace, environ: Mapping[str, str], *, api: bool) -> ServeOptions:
@@ -119,6 +123,7 @@ def serve_options(arguments: Namespace, environ: Mapping[str, str], *, api: bool
         metrics_open=not api
         and (arguments.metrics_open or _wants(environ, "HOLDFAST_METRICS_OPEN")),
         open=api and not arguments.no_open,
+        reload=arguments.reload,
     )
 
 

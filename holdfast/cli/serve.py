@@ -43,6 +43,10 @@ REQUEST_GRACE: Final = 5.0
 
 
 def main(options: ServeOptions) -> int:
+    if options.reload:
+        from holdfast.cli import reload
+
+        return reload.main(options)
     ensure_trusted_settings(options.settings, options.data)
     config = resolve_config(options, os.environ)
     return_large_blocks()
@@ -61,9 +65,8 @@ async def run_until_stopped(
     ports, announce, observer = Ports(), config.telemetry.announce, config.telemetry.observer
     async with AsyncExitStack() as stack:
         db = await stack.enter_async_context(opened(config, ports))
-        stop = stack.enter_context(
-            _stop_signal()
-        )  # before this, a signal ends the process: there is nothing to finish
+        # Before this, a signal ends the process: there is nothing to finish.
+        stop = stack.enter_context(_stop_signal())
         link = None if db.exclusive else await stack.enter_async_context(_linked(config))
         host = await stack.enter_async_context(
             serving(
@@ -76,25 +79,35 @@ async def run_until_stopped(
                 url=None if link is None else link.url,
             )
         )
+        url, port = "", 0
         if config.options.api:
             await stack.enter_async_context(asking(link, host, config.telemetry.meters))
             listening = _listening(config, db, host, ports, link)
             url, port = await stack.enter_async_context(listening)
-            announce(f"Holdfast is at {url}")
-            if config.settings.server.team:
-                announce(f"  listening at {config.listen[0]}:{port}")
         else:
             await stack.enter_async_context(_reachable(config, db, host, link))
-        announce(f"  {who_answers(config)}")
-        announce("  Press Ctrl-C to stop; accepted messages are never lost")
+        _announce_start(config, url, port)
         if config.options.api and _seen_here(config):
             from holdfast.cli.browser import open_browser
 
             await asyncio.to_thread(open_browser, url, Path(config.options.data))
         if on_start is not None:
-            on_start(url if config.options.api else "")
+            on_start(url)
         await stop.wait()
         announce(f"stopping: {'closing streams, ' if config.options.api else ''}finishing steps")
+
+
+def _announce_start(config: ServeConfig, url: str, port: int) -> None:
+    announce, answers = config.telemetry.announce, who_answers(config)
+    if config.options.restarted:
+        announce(f"restarted: {answers}")
+        return
+    if config.options.api:
+        announce(f"Holdfast is at {url}")
+        if config.settings.server.team:
+            announce(f"  listening at {config.listen[0]}:{port}")
+    announce(f"  {answers}")
+    announce("  Press Ctrl-C to stop; accepted messages are never lost")
 
 
 def _seen_here(config: ServeConfig) -> bool:

@@ -12,7 +12,7 @@ from holdfast.cli.parsers.shared_options import add_config, add_database
 _SERVE_EXAMPLES: Final = """\
 examples:
   holdfast serve
-  holdfast serve app:agent
+  holdfast serve app:agent --reload
   holdfast serve --listen 8080 --database sqlite:///chats.db
   holdfast serve --config team.toml --database postgresql://app@db.internal/chats"""
 
@@ -68,6 +68,11 @@ def _add_server(parser: Parser) -> None:
         metavar="MODULE:NAME",
         help="agents written in Python: an agent, a list or mapping of agents, or a function that "
         "returns them; default: the agents of the settings",
+    )
+    parser.add_argument(
+        "--reload",
+        action="store_true",
+        help="restart when a file of your modules or the settings changes, for development",
     )
     add_config(parser, "settings file")
     add_database(
