@@ -21,7 +21,16 @@ from typing import Final
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parent
 PROJECT_PAGES: Final = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md")
-NAMESPACES: Final = ("messages", "events", "errors", "models", "options", "hooks", "chats")
+NAMESPACES: Final = (
+    "messages",
+    "events",
+    "errors",
+    "models",
+    "options",
+    "hooks",
+    "chats",
+    "telemetry",
+)
 """Public namespaces below `holdfast` itself: modules that only import."""
 
 

@@ -23,6 +23,9 @@ from holdfast import (
     options as options,
 )
 from holdfast import (
+    telemetry as telemetry,
+)
+from holdfast import (
     testing as testing,
 )
 from holdfast import (
@@ -41,6 +44,7 @@ from holdfast.kernel.run import Run as Run
 from holdfast.kernel.tool import Tool as Tool
 from holdfast.kernel.tool import ToolContext as ToolContext
 from holdfast.kernel.tool import tool as tool
+from holdfast.observe.instrument import instrument as instrument
 from holdfast.providers.model_factory import model as model
 from holdfast.serving import serve as serve
 from holdfast.serving import serve_sync as serve_sync

@@ -33,6 +33,7 @@ from holdfast.kernel.model import (
     is_native,
 )
 from holdfast.kernel.model_context import Trim, estimate_text
+from holdfast.kernel.observer import Observer
 from holdfast.kernel.output import Output
 from holdfast.kernel.policy import Policy
 from holdfast.kernel.ports import Ports
@@ -87,6 +88,8 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
     """Name under which a durable host knows the agent."""
     description: str = ""
     """Purpose of the agent, for models that may give it a task, and for people."""
+    observer: Observer | None = None
+    """Observer of this agent, in memory and in durable chats: traces, metrics, recordings."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.description, str):
@@ -105,6 +108,8 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         for name, kind in (("settings", Settings), ("policy", Policy), ("ports", Ports)):
             if not isinstance(getattr(self, name), kind):
                 raise ConfigError(f"{name} is {getattr(self, name)!r}: use {kind.__name__}(…)")
+        if not isinstance(self.observer, Observer | None):
+            raise ConfigError(f"observer is {self.observer!r}: use an Observer, or None")
         middleware: tuple[Middleware, ...] = _several("middleware", self.middleware)
         for one in middleware:
             if not callable(one):

@@ -19,9 +19,9 @@ from holdfast.chat.host import Host
 from holdfast.chat.snapshots import StrandedLimits
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Model, check_model
+from holdfast.kernel.observer import UNOBSERVED, Observer
 from holdfast.kernel.ports import Ports
 from holdfast.live.broadcast import Live
-from holdfast.observe.observer import UNOBSERVED, Observer
 from holdfast.store.database import Database, NoticesLost
 from holdfast.worker.options import MICRO, WorkerOptions
 from holdfast.worker.titles import Titles
@@ -139,7 +139,8 @@ async def open(
     resumed at once. `worker=None` stores and reads chats and leaves driving them to other
     processes. `titles` generates a title after a chat's first turn: with the chat's own model, or
     with the one given. `observer` is notified of what the worker does: `MetricsObserver`, `Tracing`
-    or your own. `listen_url` is the same database without a pooler, if `url` leads through one.
+    or your own; `holdfast.instrument` observes the whole process. `listen_url` is the same database
+    without a pooler, if `url` leads through one.
     """
     from holdfast.store.url import open_database, warn_of_polling
 

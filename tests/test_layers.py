@@ -34,6 +34,7 @@ HEIGHTS: Final[tuple[Mapping[str, tuple[str, ...]], ...]] = (
             "models",
             "public_names",
             "options",
+            "telemetry",
         )
     },
 )

@@ -13,10 +13,10 @@ from urllib.parse import unquote, urlsplit
 from holdfast.cli.settings import HoldfastSettings
 from holdfast.config import ServeOptions
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.observer import Observer, several
 from holdfast.observe.logs import LogFormat, LogLevel, set_up_logs
 from holdfast.observe.metrics import MetricRegistry
 from holdfast.observe.metrics_observer import MetricsObserver
-from holdfast.observe.observer import Observer, several
 from holdfast.observe.redact import Redactor, secrets_in
 from holdfast.providers.provider_catalog import PROVIDERS
 

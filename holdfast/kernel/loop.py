@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal, assert_never
+from weakref import ref
 
 from holdfast.kernel import prepare, summary_checkpoint, tool_results
 from holdfast.kernel.answer import cut_by
@@ -35,7 +36,7 @@ from holdfast.kernel.decide import (
     decide,
     over_limit,
 )
-from holdfast.kernel.errors import Failure, classify
+from holdfast.kernel.errors import Failure, PromptTooLong, StillOverLimit, classify
 from holdfast.kernel.events import (
     Compacted,
     Delivered,
@@ -66,11 +67,24 @@ from holdfast.kernel.messages import (
     with_runtime,
 )
 from holdfast.kernel.model_call import ModelCaller
+from holdfast.kernel.observed_call import caller_of
+from holdfast.kernel.observer import (
+    UNOBSERVED,
+    UNOBSERVED_CHAT,
+    ChatObserver,
+    Compaction,
+    Observer,
+    Stretch,
+    ToolCallOutcome,
+    current_conversation,
+    observer_of,
+)
 from holdfast.kernel.output import Repair
 from holdfast.kernel.prepare import PreparedAgent
 from holdfast.kernel.result import Ending, Failed, RunCounters, RunResult
 from holdfast.kernel.retry_wait import Backoff, end_if_cancelled
 from holdfast.kernel.summarize import Summarizer
+from holdfast.kernel.summary_checkpoint import CompactionInput
 from holdfast.kernel.tool import HandOff
 from holdfast.kernel.turn_end import check_output, interruption_marker, limit_note, objection
 
@@ -122,7 +136,18 @@ class Loop:
         self._clock: Callable[[], float]
         self._caller: ModelCaller
         self._backoff: Backoff
-        self._summarizer: Summarizer
+
+    def _observed_by(self, observer: Observer) -> ChatObserver:
+        agent, this = self._agent, ref(self)  # weak: parts of this loop refer to the observer
+        return observer.drives(
+            Stretch(
+                id=agent.ports.new_id(),
+                agent=agent.name,
+                model=prepare.model_of(agent).name,
+                attempt=lambda: 0 if (loop := this()) is None else loop._attempts,
+                conversation=current_conversation(),
+            )
+        )
 
     @property
     def history(self) -> tuple[Message, ...]:
@@ -139,6 +164,7 @@ class Loop:
         self._sink = sink
         self._clock = asyncio.get_running_loop().time
         self._prepare(sink)
+        self._observer.begins()
         began = self._clock()
         ending = Ending("error", KILLED)
         try:
@@ -150,12 +176,16 @@ class Loop:
             # Nothing here waits: an event that is awaited in a cancelled task may never be sent.
             self._caller.close()
             self.result = self._end(ending, self._counters.summary(self._clock() - began))
+            self._observer.turned(ending.reason, ending.failure)
+            self._observer.ends()
         return self.result, ending.cause
 
     def _use(self, agent: Agent) -> None:
         """Continue with this agent."""
         self._agent = agent
-        self._prepared = PreparedAgent.of(agent)
+        observer = observer_of(agent.observer)
+        self._observer = UNOBSERVED_CHAT if observer is UNOBSERVED else self._observed_by(observer)
+        self._prepared = PreparedAgent.of(agent, self._observer.around)
         self._model = self._prepared.model
         self._policy = agent.policy
         self._info = ChatInfo(agent=agent.name)
@@ -163,17 +193,10 @@ class Loop:
 
     def _prepare(self, sink: Sink) -> None:
         """Build the parts that need the event loop and the sink."""
-        agent, policy = self._agent, self._policy
-        self._caller = ModelCaller(policy.stream, sink, self._interruption, self._counters)
-        self._backoff = Backoff(policy.retry, agent.ports, self._interruption, sink)
-        self._summarizer = Summarizer(
-            prepare.summary_model(agent),
-            agent.ports,
-            self._caller,
-            self._backoff,
-            self._interruption,
-            sink,
-        )
+        policy, ports, interruption = self._policy, self._agent.ports, self._interruption
+        observer = self._observer
+        self._caller = caller_of(policy.stream, sink, interruption, self._counters, observer)
+        self._backoff = Backoff(policy.retry, ports, interruption, sink, observer.retries)
 
     def never_began(self, sink: Sink) -> None:
         """End a run that was cancelled before its first line, with its first and last event."""
@@ -271,7 +294,7 @@ class Loop:
             case Finish(reason):
                 return await self._finish(reason)
             case Fail():
-                raise over_limit(self._history.turn, self._prepared.rules)
+                raise self._over_limit()
             case _:
                 assert_never(step)
         return None
@@ -426,8 +449,14 @@ class Loop:
             active=self._active,
             states=self._journal,
             charge=self._counters.usage,
+            finished=None if self._observer is UNOBSERVED_CHAT else self._on_finished,
         )
         return Batch(self._prepared.toolbox, self._sink, calls)
+
+    def _on_finished(self, finished: ToolFinished) -> None:
+        result = finished.result
+        known = result.tool in self._agent.toolset
+        self._observer.called(ToolCallOutcome(result, known, finished.seconds))
 
     async def _run_calls(self, calls: tuple[ToolCall, ...]) -> None:
         """Run calls of the last answer, and commit the results of those that ended."""
@@ -454,8 +483,11 @@ class Loop:
         for handed in chain.from_iterable(writes.values()):
             before = self._agent.name
             self._caller.close()
+            self._observer.turned("handed_over")
+            self._observer.ends()
             self._use(self._team[handed.agent])
             self._prepare(self._sink)
+            self._observer.begins()
             self._sink.put(HandedOver(before, handed.agent))
             self._commit(handover_note(handed.agent))
 
@@ -550,9 +582,11 @@ class Loop:
         """Compact the history: shorten old results, and summarize if that is not enough."""
         now = self._prepared.compaction_input(self._history, asked_by)
         message = summary_checkpoint.by_trimming(now)
-        if message is None:
+        if message is not None:
+            self._observer.compacted("trim")
+        else:
             try:
-                message = await self._summarizer.checkpoint(now)
+                message = await self._summarize(now)
             except Interrupted:
                 return
         self._compaction = None
@@ -561,3 +595,29 @@ class Loop:
         assert checkpoint is not None
         self._commit(summary_checkpoint.entry_for_people(checkpoint))
         self._sink.put(Compacted(checkpoint.before, checkpoint.after, checkpoint.summarized))
+
+    async def _summarize(self, now: CompactionInput) -> Message:
+        """A checkpoint with a summary. Raises `Interrupted`, or `Failed` if there is no summary."""
+        outcome: Compaction = "failed"
+        sink, interruption = self._sink, self._interruption
+        caller = caller_of(
+            self._policy.stream, sink, interruption, self._counters, self._observer, "summary"
+        )
+        model, ports = prepare.summary_model(self._agent), self._agent.ports
+        try:
+            summarizer = Summarizer(model, ports, caller, self._backoff, interruption, sink)
+            message = await summarizer.checkpoint(now)
+            outcome = "summary"
+            return message
+        except Interrupted:
+            outcome = "interrupted"
+            raise
+        finally:
+            caller.close()
+            self._observer.compacted(outcome)
+
+    def _over_limit(self) -> StillOverLimit:
+        error = over_limit(self._history.turn, self._prepared.rules)
+        if not isinstance(error, PromptTooLong):
+            self._observer.compacted("no_progress")
+        return error

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Protocol, TextIO, TypeAlias
 import msgspec
 
 from holdfast.kernel.escape import escape, escape_line
+from holdfast.observe.redact import default_redactor
 
 LogFormat: TypeAlias = Literal["text", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
@@ -39,9 +40,11 @@ def log_fields() -> Mapping[str, object]:
 
 
 class _Lines(logging.Formatter):
-    def __init__(self, redact: Callable[[str], str]) -> None:
+    def __init__(self, redact: Callable[[str], str] | None = None) -> None:
+        """`redact` removes secrets: by default, values of environment variables that are named like
+        secrets."""
         super().__init__()
-        self._redact = redact
+        self._redact = redact or default_redactor()
 
     def format(self, record: logging.LogRecord) -> str:
         return self._redact(self._line(record))
@@ -71,7 +74,8 @@ class TextLogFormatter(_Lines):
 
 
 class JsonLogFormatter(_Lines):
-    """JSON lines: `time`, `level`, `logger`, `message`, chat, worker, epoch, attempt, `error`."""
+    """JSON lines: `time`, `level`, `logger`, `message`, chat, worker, epoch, attempt, `error`, and
+    `trace_id` and `span_id` inside a span of OpenTelemetry."""
 
     def _line(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC)
@@ -81,11 +85,23 @@ class JsonLogFormatter(_Lines):
             "logger": record.name,
             "message": _plain(record.getMessage()),
             **log_fields(),
+            **_span_fields(),
         }
         error = self._traceback(record)
         if error is not None:
             line["error"] = _plain(error)
         return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+def _span_fields() -> Mapping[str, str]:
+    """Ids of the current span of OpenTelemetry, if the process uses it."""
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return {}
+    span = trace.get_current_span().get_span_context()
+    if not span.is_valid:
+        return {}
+    return {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}
 
 
 def _plain(text: str) -> str:
@@ -96,7 +112,7 @@ def _plain(text: str) -> str:
 def set_up_logs(
     form: LogFormat,
     level: LogLevel,
-    redact: Callable[[str], str],
+    redact: Callable[[str], str] | None = None,
     stream: TextIO | None = None,
 ) -> Callable[[], None]:
     """Set up logging: our messages from `level` up, those of libraries from warnings up.

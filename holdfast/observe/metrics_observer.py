@@ -1,15 +1,22 @@
-"""Metrics of a worker: an observer that counts what it does."""
+"""Metrics of agents: an observer that counts what workers and runs in memory do."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from holdfast.kernel.errors import Failure
-from holdfast.kernel.messages import ToolOutcome, Usage
+from holdfast.kernel.messages import Usage
 from holdfast.kernel.model import Model, Request
+from holdfast.kernel.observer import (
+    ChatObserver,
+    Compaction,
+    ModelCallOutcome,
+    Observer,
+    Stretch,
+    ToolCallOutcome,
+)
 from holdfast.observe.metrics import MetricRegistry
-from holdfast.observe.observer import ChatObserver, Compaction, ModelCallOutcome, Observer, Stretch
-from holdfast.observe.payload_sizes import prompt_bytes
+from holdfast.observe.payload_sizes import prompt_bytes, result_bytes
 
 MESSAGE_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 BYTE_BUCKETS: Final = tuple(4**power for power in range(3, 13))
@@ -19,9 +26,11 @@ UNKNOWN_LABEL = "unknown"
 
 
 class MetricsObserver(Observer, ChatObserver):
-    """Observer that updates the metrics of a process, for all its chats."""
+    """Observer that updates the metrics of a process, for all its chats and runs."""
 
-    def __init__(self, metrics: MetricRegistry) -> None:
+    def __init__(self, metrics: MetricRegistry | None = None) -> None:
+        """`metrics`: the registry; by default a new one, in `registry`."""
+        self.registry = metrics = MetricRegistry() if metrics is None else metrics
         self._add_chats(metrics)
         self._add_model_calls(metrics)
         self._add_tool_calls(metrics)
@@ -29,7 +38,8 @@ class MetricsObserver(Observer, ChatObserver):
 
     def _add_chats(self, metrics: MetricRegistry) -> None:
         self._running = metrics.gauge(
-            "holdfast_running_chats", "Number of chats that this process is driving."
+            "holdfast_running_chats",
+            "Number of chats and runs in memory that this process is driving.",
         )
         self._claims = metrics.counter("holdfast_claims_total", "Chats claimed by this process.")
         self._takeovers = metrics.counter(
@@ -135,11 +145,13 @@ class MetricsObserver(Observer, ChatObserver):
         if usage.cache_write:
             add(model, "cache_write", by=usage.cache_write)
 
-    def called(self, tool: str, outcome: ToolOutcome, seconds: float, size: int) -> None:
-        self._calls.add(tool or UNKNOWN_LABEL, outcome)
-        self._results.take(size, tool or UNKNOWN_LABEL)
-        if seconds > 0:  # others never ran
-            self._tools.take(seconds, tool or UNKNOWN_LABEL)
+    def called(self, outcome: ToolCallOutcome) -> None:
+        result = outcome.result
+        tool = result.tool if outcome.known else UNKNOWN_LABEL
+        self._calls.add(tool, result.outcome)
+        self._results.take(result_bytes(result), tool)
+        if outcome.seconds > 0:  # others never ran
+            self._tools.take(outcome.seconds, tool)
 
     def retries(self, failure: Failure) -> None:
         model = failure.model or UNKNOWN_LABEL

@@ -26,17 +26,25 @@ from holdfast.kernel.model import (
     TextDelta,
     close,
 )
-from holdfast.observe.observer import ChatObserver, Observer, Stretch
+from holdfast.kernel.observer import ChatObserver, Observer, Stretch
+from holdfast.kernel.ports import wall_clock
+from holdfast.observe.redact import default_redactor
 
 LOG: Final = logging.getLogger("holdfast")
 
 
 class Recorder(Observer):
-    """Observer that records model calls, one file per chat, in a directory private to its owner."""
+    """Observer that records model calls: a file per chat and per run in memory, in a directory that
+    only its owner can read."""
 
     def __init__(
-        self, directory: str, redact: Callable[[str], str], now: Callable[[], int]
+        self,
+        directory: str,
+        redact: Callable[[str], str] | None = None,
+        now: Callable[[], int] = wall_clock,
     ) -> None:
+        """`redact` removes secrets: by default, values of environment variables that are named like
+        secrets."""
         try:
             os.makedirs(directory, mode=0o700, exist_ok=True)
         except OSError as error:
@@ -44,15 +52,15 @@ class Recorder(Observer):
                 f"cannot record in {directory} ({error.strerror}): use another directory"
             ) from None
         self.directory = directory
-        self._redact = redact
+        self._redact = redact or default_redactor()
         self._now = now
 
     def drives(self, stretch: Stretch) -> ChatObserver:
-        return _Recorded(self, stretch, quote(stretch.chat, safe=""))
+        return _Recorded(self, stretch, quote(stretch.id, safe=""))
 
     def names(self, stretch: Stretch) -> ChatObserver:
         """Record titles in a separate file; the main file can be replayed as the chat's turns."""
-        return _Recorded(self, stretch, f"{quote(stretch.chat, safe='')}.title")
+        return _Recorded(self, stretch, f"{quote(stretch.id, safe='')}.title")
 
     def write(self, name: str, stretch: Stretch, lines: Sequence[dict[str, Any]]) -> None:
         """Append lines to a recording. A failed write is logged and does not fail the turn."""

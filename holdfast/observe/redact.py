@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -62,6 +63,13 @@ class Redactor:
         text = _COOKIE.sub(rf"\g<1>{HIDDEN}", text)
         text = _BEARER.sub(rf"\g<1>{HIDDEN}", text)
         return _IN_URL.sub(rf"\g<1>{HIDDEN}", text)
+
+
+def default_redactor() -> Redactor:
+    """A redactor that knows the secrets in the environment of this process."""
+    redactor = Redactor()
+    redactor.know(*secrets_in(os.environ))
+    return redactor
 
 
 def _spellings(secret: str) -> Iterator[str]:

@@ -31,7 +31,7 @@ from holdfast.kernel.history import History
 from holdfast.kernel.hook_context import ChatInfo, Context
 from holdfast.kernel.messages import Message
 from holdfast.kernel.model_context import Trim
-from holdfast.observe.observer import Stretch
+from holdfast.kernel.observer import Stretch
 from holdfast.store.database import Closed, Database, OutcomeUnknown, Tx, Unavailable
 from holdfast.worker.options import MICRO
 from holdfast.worker.resettable_event import ResettableEvent
@@ -51,6 +51,20 @@ class ChatMoved(Exception):
 
 class OwnershipLost(Exception):
     """The chat has another owner, or was deleted: this runner may write nothing more."""
+
+
+def stretch_of(chat: ChatRow, model: str, attempt: Callable[[], int]) -> Stretch:
+    """An ownership of a chat, for an observer; `model` is the name of its model."""
+    return Stretch(
+        id=chat.id,
+        agent=chat.agent,
+        model=model,
+        attempt=attempt,
+        conversation=chat.id,
+        parent=chat.parent_id,
+        worker=chat.worker_id,
+        epoch=chat.epoch,
+    )
 
 
 class FencedChat:
@@ -93,12 +107,9 @@ class FencedChat:
 
     # --- reading ---
 
-    def stretch(self) -> Stretch:
-        """This ownership of the chat, for an observer."""
-        chat = self.chat
-        return Stretch(
-            chat.id, chat.agent, chat.worker_id or "", chat.epoch, lambda: self.chat.attempt
-        )
+    def stretch(self, model: str) -> Stretch:
+        """This ownership of the chat, for an observer; `model` is the name of its model."""
+        return stretch_of(self.chat, model, lambda: self.chat.attempt)
 
     def context(self, history: Callable[[], Sequence[Message]] | None = None) -> Context:
         """Context of a hook that is called now; `history` replaces the chat's own."""

@@ -18,16 +18,12 @@ from holdfast.kernel.inbox import Interrupted
 from holdfast.kernel.messages import Message, ToolCall, Usage, with_runtime
 from holdfast.kernel.model import Request
 from holdfast.kernel.model_call import ModelCaller
+from holdfast.kernel.observed_call import caller_of
+from holdfast.kernel.observer import Compaction
 from holdfast.kernel.prepare import PreparedAgent, summary_model
 from holdfast.kernel.result import RunCounters
 from holdfast.kernel.retry_wait import Backoff
 from holdfast.kernel.summarize import Summarizer
-from holdfast.observe.observer import (
-    UNOBSERVED_CHAT,
-    Compaction,
-    ModelCallOutcome,
-    ObservedModel,
-)
 from holdfast.store.database import StoreError
 from holdfast.worker.step_scope import StepScope, charge_of_attempt
 
@@ -63,7 +59,8 @@ async def model_step(
     started_at = scope.loop.time()
     scope.partials.begin(assembly, started_at)
     try:
-        await _call_model(scope, prepared, prepare_call, assembly)
+        request, on_call = await prepare_call()
+        await scope.caller.call(prepared.model, request, assembly, on_call)
     except Interrupted:
         pass
     except Exception as error:
@@ -112,33 +109,6 @@ def _charges(scope: StepScope, assembly: Assembly) -> tuple[Charge, ...]:
     return charge_of_attempt(scope.fenced.fence, assembly.usage, assembly.model)
 
 
-async def _call_model(
-    scope: StepScope, prepared: PreparedAgent, prepare_call: PrepareCall, assembly: Assembly
-) -> None:
-    request, on_call = await prepare_call()
-    observer, loop = scope.observer, scope.loop
-    model = observer.asks(prepared.model, request)
-    started_at, first_delta, error = loop.time(), None, None
-    try:
-        first_delta = await scope.caller.call(model, request, assembly, on_call)
-    except BaseException as cause:
-        error = cause
-        raise
-    finally:
-        if observer is not UNOBSERVED_CHAT:
-            observer.answered(_outcome_of(assembly, loop.time() - started_at, first_delta, error))
-        del error  # its traceback refers to this frame
-
-
-def _outcome_of(
-    assembly: Assembly, seconds: float, first_delta: float | None, error: BaseException | None
-) -> ModelCallOutcome:
-    message = assembly.message if error is None else None
-    return ModelCallOutcome(
-        assembly.model, seconds, first_delta, assembly.usage, assembly.finish, error, message
-    )
-
-
 # --- compaction ---
 
 
@@ -163,7 +133,8 @@ async def compaction_step(scope: StepScope, prepared: PreparedAgent) -> Compacti
         return CompactionOutcome(messages=_with_entry(trimmed))
     outcome: Compaction = "failed"
     tally = RunCounters()
-    caller = ModelCaller(prepared.agent.policy.stream, scope.screen, scope.interruption, tally)
+    limits, screen, interruption = prepared.agent.policy.stream, scope.screen, scope.interruption
+    caller = caller_of(limits, screen, interruption, tally, scope.observer, "summary")
     try:
         summary = await _summarizer(scope, prepared, caller).checkpoint(now)
         outcome = "summary"
@@ -181,8 +152,6 @@ async def compaction_step(scope: StepScope, prepared: PreparedAgent) -> Compacti
 def _summarizer(scope: StepScope, prepared: PreparedAgent, caller: ModelCaller) -> Summarizer:
     policy, ports = prepared.agent.policy, prepared.agent.ports
     model = summary_model(prepared.agent)
-    if scope.observer is not UNOBSERVED_CHAT:
-        model = ObservedModel(model, scope.observer, scope.loop.time)
     retries = scope.observer.retries
     chat = scope.fenced.chat.id
     backoff = Backoff(policy.retry, ports, scope.interruption, scope.screen, retries, chat)

@@ -54,14 +54,14 @@ from holdfast.kernel.messages import (
     results_message,
 )
 from holdfast.kernel.model import Request
+from holdfast.kernel.observer import UNOBSERVED, Observer, observer_of
 from holdfast.kernel.output import Repair
-from holdfast.kernel.prepare import PreparedAgent, active_tools, build_request
+from holdfast.kernel.prepare import PreparedAgent, active_tools, build_request, model_of
 from holdfast.kernel.result import Failed
 from holdfast.kernel.turn import fold
 from holdfast.kernel.turn_end import check_output, interruption_marker, limit_note, objection
 from holdfast.live.broadcast import Live
 from holdfast.observe.logs import LOG_CONTEXT
-from holdfast.observe.observer import UNOBSERVED, Observer
 from holdfast.store.database import Database, StoreError
 from holdfast.worker.background import BackgroundTasks, without_cycle
 from holdfast.worker.chat_agent import ChatAgent
@@ -103,7 +103,8 @@ class Runner:
         self._background = BackgroundTasks()
         self._fenced = fenced = FencedChat(db, chat, agent.trim)
         self._worker_id = chat.worker_id or ""
-        self._observer = observer.drives(fenced.stretch())
+        model = chat.model or model_of(agent).name
+        self._observer = observer_of(agent.observer, observer).drives(fenced.stretch(model))
         self._agent = ChatAgent(agent, PreparedAgent.of(agent, self._observer.around))
         self._scope = StepScope.of(
             fenced, live, agent, options, self._background.add, self._observer

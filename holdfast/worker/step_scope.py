@@ -12,9 +12,10 @@ from holdfast.chat.transitions.runner import Leftover
 from holdfast.kernel.inbox import Interruption
 from holdfast.kernel.messages import Usage
 from holdfast.kernel.model_call import ModelCaller
+from holdfast.kernel.observed_call import caller_of
+from holdfast.kernel.observer import ChatObserver
 from holdfast.kernel.result import RunCounters
 from holdfast.live.broadcast import Live
-from holdfast.observe.observer import ChatObserver
 from holdfast.worker.fenced_chat import FencedChat
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.partial_saver import PartialSaver
@@ -47,7 +48,8 @@ class StepScope(NamedTuple):
         observer: ChatObserver,
     ) -> StepScope:
         screen, interruption = Screen(live), Interruption()
-        caller = ModelCaller(agent.policy.stream, screen, interruption, RunCounters())
+        limits = agent.policy.stream
+        caller = caller_of(limits, screen, interruption, RunCounters(), observer)
         partials = PartialSaver(fenced, screen, options.partial, in_background)
         loop = asyncio.get_running_loop()
         return cls(fenced, screen, interruption, caller, partials, observer, loop)

@@ -7,7 +7,6 @@ a process may have ended just after a chat's only turn. A title set by a person 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -26,13 +25,14 @@ from holdfast.kernel.errors import classify
 from holdfast.kernel.events import Event
 from holdfast.kernel.inbox import Interruption
 from holdfast.kernel.model import Effort, Model, Request, known_efforts
-from holdfast.kernel.model_call import ModelCaller
+from holdfast.kernel.observed_call import caller_of
+from holdfast.kernel.observer import UNOBSERVED, Observer, observer_of
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.prepare import model_of
 from holdfast.kernel.result import RunCounters
 from holdfast.kernel.title import cleaned, title_request
-from holdfast.observe.observer import UNOBSERVED, UNOBSERVED_CHAT, ObservedModel, Observer, Stretch
 from holdfast.store.database import Database, Tx
+from holdfast.worker.fenced_chat import stretch_of
 
 LOG: Final = logging.getLogger("holdfast.worker")
 TITLE_TIMEOUT: Final = 30.0
@@ -128,7 +128,7 @@ class Titles:
                 assembly = Assembly(model.name, self._ports)
                 request = title_request(prompt, answer, effort)
                 try:
-                    await self._ask(agent, self._observed(model, chat), request, assembly)
+                    await self._ask(agent, chat, model, request, assembly)
                     break
                 except Exception as error:
                     if effort is None or classify(error, model.name).kind != "invalid_request":
@@ -151,16 +151,14 @@ class Titles:
             return self._model
         return model_of(agent if chat.model is None else agent.replace(model=chat.model))
 
-    def _observed(self, model: Model, chat: ChatRow) -> Model:
-        stretch = Stretch(chat.id, chat.agent, chat.worker_id or "", chat.epoch, lambda: 1)
-        chat_observer = self._observer.names(stretch)
-        if chat_observer is UNOBSERVED_CHAT:
-            return model
-        return ObservedModel(model, chat_observer, asyncio.get_running_loop().time, why="title")
-
-    async def _ask(self, agent: Agent, model: Model, request: Request, assembly: Assembly) -> None:
+    async def _ask(
+        self, agent: Agent, chat: ChatRow, model: Model, request: Request, assembly: Assembly
+    ) -> None:
         """Stream the model's answer into `assembly`. Not retried: the next turn tries again."""
-        caller = ModelCaller(agent.policy.stream, _NullSink(), Interruption(), RunCounters())
+        stretch = stretch_of(chat, model.name, lambda: 1)
+        observer = observer_of(agent.observer, self._observer).names(stretch)
+        limits, sink = agent.policy.stream, _NullSink()
+        caller = caller_of(limits, sink, Interruption(), RunCounters(), observer, "title")
         try:
             await caller.call(model, request, assembly)
         finally:

@@ -19,9 +19,8 @@ from holdfast.kernel.decide import Approved, AwaitingAction, CallState, Doubtful
 from holdfast.kernel.events import Action, ToolFinished
 from holdfast.kernel.execute import Batch
 from holdfast.kernel.messages import ToolCall, ToolResult
+from holdfast.kernel.observer import UNOBSERVED_CHAT, ToolCallOutcome
 from holdfast.kernel.tool import Tool
-from holdfast.observe.observer import UNOBSERVED_CHAT
-from holdfast.observe.payload_sizes import result_bytes
 from holdfast.worker.fenced_chat import ChatMoved
 from holdfast.worker.options import MICRO
 from holdfast.worker.step_scope import StepScope
@@ -200,8 +199,8 @@ class CallJournal:
         """Handle a finished call. Its result is recorded separately if other calls still run."""
         result, batch = finished.result, self.batch
         if self._observer is not UNOBSERVED_CHAT:
-            tool_name = result.tool if self._tool(result.tool) is not None else ""
-            self._observer.called(tool_name, result.outcome, finished.seconds, result_bytes(result))
+            known = self._tool(result.tool) is not None
+            self._observer.called(ToolCallOutcome(result, known, finished.seconds))
         if batch is None or batch.left < 2 or not self._is_in_history(result):
             return
         if result.call_id in batch.writes:  # recorded only together with its writes

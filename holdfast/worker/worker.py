@@ -22,9 +22,9 @@ from holdfast.chat.rows import ChatRow
 from holdfast.chat.transitions import claims
 from holdfast.chat.transitions.claims import ClaimPool
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.observer import UNOBSERVED, Observer, observer_of
 from holdfast.kernel.ports import Ports
 from holdfast.live.broadcast import Live
-from holdfast.observe.observer import UNOBSERVED, Observer
 from holdfast.store.database import (
     Changed,
     ChangeNotice,
@@ -295,7 +295,7 @@ class Worker:
         limits = {pool: limit for pool, limit in limits.items() if limit > 0}
         claimed = await self._db.write(partial(_claim, self._me, limits), short=True)
         for chat in chain.from_iterable(claimed.values()):
-            self._observer.claimed(taken_over=chat.crashes > 0)
+            observer_of(None, self._observer).claimed(taken_over=chat.crashes > 0)
             self._start(chat)
         return any(len(claimed[pool]) == limit for pool, limit in limits.items())
 

@@ -1,4 +1,4 @@
-"""A model that is watched is heard as it is, and what came of asking it is told once."""
+"""An observer of model calls is notified once of each, with what was counted."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from holdfast.kernel.messages import Message, Text, Usage
+from holdfast import Agent
+from holdfast.errors import RunFailed
+from holdfast.kernel.messages import Usage
 from holdfast.kernel.model import Delta, Finished, Notice, Ping, Request, TextDelta
-from holdfast.observe.observer import ChatObserver, ModelCallOutcome, ObservedModel
-
-HELLO = Request(messages=(Message("user", (Text("Hello?"),), "prompt"),))
+from holdfast.kernel.observer import ChatObserver, ModelCallOutcome, Observer, Stretch
+from holdfast.options import Policy, Retry
 
 
 class Slow:
@@ -28,9 +29,12 @@ class Slow:
         yield Finished(usage=Usage(5, 2))
 
 
-class Ear(ChatObserver):
+class Ear(ChatObserver, Observer):
     def __init__(self) -> None:
         self.heard: list[ModelCallOutcome] = []
+
+    def drives(self, stretch: Stretch) -> ChatObserver:
+        return self
 
     def answered(self, outcome: ModelCallOutcome) -> None:
         self.heard.append(outcome)
@@ -46,18 +50,15 @@ class Cut(Slow):
 
 async def test_what_was_counted_of_an_answer_that_was_cut_is_told() -> None:
     ear = Ear()
-    with pytest.raises(ConnectionError):
-        async for _ in ObservedModel(Cut(), ear, anyio.current_time).stream(HELLO):
-            pass
+    with pytest.raises(RunFailed):
+        await Agent(model=Cut(), observer=ear, policy=Policy(retry=Retry(attempts=1))).run("Hello?")
     (said,) = ear.heard
     assert (said.usage, said.finish) == (Usage(5), None)
 
 
 async def test_signs_of_life_are_not_the_first_delta_of_an_answer() -> None:
     ear = Ear()
-    watched = ObservedModel(Slow(), ear, anyio.current_time)
-    deltas = [delta async for delta in watched.stream(HELLO)]
+    await Agent(model=Slow(), observer=ear).run("Hello?")
     (said,) = ear.heard
-    assert len(deltas) == 4
     assert (said.usage, said.finish) == (Usage(5, 2), "stop")
     assert said.first == pytest.approx(3)

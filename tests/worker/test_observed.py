@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from opentelemetry import context, trace
-from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode
+from opentelemetry.trace import SpanKind
 
 from holdfast.agent import Agent
 from holdfast.chat.transitions import user
@@ -20,6 +19,7 @@ from holdfast.hooks import Context
 from holdfast.host import serving
 from holdfast.kernel.messages import Message
 from holdfast.kernel.model import Finished, TextDelta
+from holdfast.kernel.observer import ChatObserver, Observer, Stretch, several
 from holdfast.kernel.policy import ContextLimits, Policy, Retry
 from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.kernel.tool import tool
@@ -27,7 +27,6 @@ from holdfast.observe.logs import log_fields
 from holdfast.observe.metrics import MetricRegistry
 from holdfast.observe.metrics_observer import MetricsObserver
 from holdfast.observe.model_call_recorder import Recorder
-from holdfast.observe.observer import ChatObserver, Observer, Stretch, several
 from holdfast.observe.redact import HIDDEN, Redactor
 from holdfast.observe.tracing import Tracing
 from holdfast.store.database import Database
@@ -46,6 +45,7 @@ from holdfast.testing import (
 )
 from holdfast.testing.recorded import recorded
 from tests.databases import OpenDatabase
+from tests.observe.spans import Spans, attributes
 from tests.worker.test_takeover import another
 from tests.worker.workers import asks, living, soon
 
@@ -259,73 +259,10 @@ async def test_nobody_is_told_of_single_deltas(db: Database, clock: Clock) -> No
 # --- traces ---
 
 
-class Span(NonRecordingSpan):
-    def __init__(self, number: int, name: str, parent: Span | None, kind: SpanKind) -> None:
-        super().__init__(SpanContext(1, number, is_remote=False))
-        self.name, self.parent, self.kind = name, parent, kind
-        self.attributes: dict[str, Any] = {}
-        self.failed = False
-        self.ended = 0
-
-    def is_recording(self) -> bool:
-        return True
-
-    def set_attribute(self, key: str, value: Any) -> None:
-        assert not self.ended
-        self.attributes[key] = value
-
-    def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
-        self.failed = status is StatusCode.ERROR
-
-    def end(self, end_time: int | None = None) -> None:
-        self.ended += 1
-
-
-class Spans(trace.TracerProvider, trace.Tracer):
-    """An SDK that keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.all: list[Span] = []
-
-    def get_tracer(self, *args: Any, **more: Any) -> trace.Tracer:
-        return self
-
-    def start_span(  # type: ignore[override]
-        self,
-        name: str,
-        context: context.Context | None = None,
-        kind: SpanKind = SpanKind.INTERNAL,
-        attributes: Mapping[str, Any] | None = None,
-        **more: Any,
-    ) -> Span:
-        above = trace.get_current_span(context)
-        parent = above if isinstance(above, Span) else None
-        span = Span(len(self.all) + 1, name, parent, kind)
-        span.attributes.update(attributes or {})
-        self.all.append(span)
-        return span
-
-    def start_as_current_span(self, *args: Any, **more: Any) -> Any:
-        raise NotImplementedError
-
-    def tree(self) -> list[str]:
-        return list(self._below(None, ""))
-
-    def _below(self, parent: Span | None, indent: str) -> Iterator[str]:
-        for span in self.all:
-            if span.parent is parent:
-                yield f"{indent}{span.name}"
-                yield from self._below(span, f"{indent}  ")
-
-    def named(self, name: str) -> Span:
-        (span,) = (span for span in self.all if span.name == name)
-        return span
-
-
 def tracing(spans: Spans, content: bool = False) -> Tracing:
     redact = Redactor()
     redact.know(SECRET)
-    return Tracing(redact, content=content, provider=spans)
+    return Tracing(redact, content=content, tracer_provider=spans.provider)
 
 
 async def test_a_turn_is_a_trace_of_its_model_calls_and_tools(db: Database, clock: Clock) -> None:
@@ -334,11 +271,11 @@ async def test_a_turn_is_a_trace_of_its_model_calls_and_tools(db: Database, cloc
     @tool(effect="pure")
     async def look() -> str:
         """Look."""
-        spans.start_span("inside").end()
+        spans.tracer.start_span("inside").end()
         return "seen"
 
     def asked(request: object) -> None:
-        spans.start_span("http").end()
+        spans.tracer.start_span("http").end()
 
     script = [
         [asked, pause(1), call("look"), usage(input=5, output=7, cache_read=11)],
@@ -357,25 +294,26 @@ async def test_a_turn_is_a_trace_of_its_model_calls_and_tools(db: Database, cloc
         f"  chat {name}",
         "    http",
     ]
-    assert all(span.ended == 1 and not span.failed for span in spans.all)
+    assert spans.all_ended
+    assert not any(spans.failed)
     turn, first, look_span = spans.all[0], spans.all[1], spans.named("execute_tool look")
     assert turn.kind is look_span.kind is SpanKind.INTERNAL
-    assert turn.attributes["gen_ai.operation.name"] == "invoke_agent"
-    assert turn.attributes["gen_ai.agent.name"] == "agent"
-    assert turn.attributes["gen_ai.conversation.id"] == chat.id
-    assert turn.attributes["holdfast.turn.end"] == "stop"
+    assert attributes(turn)["gen_ai.operation.name"] == "invoke_agent"
+    assert attributes(turn)["gen_ai.agent.name"] == "agent"
+    assert attributes(turn)["gen_ai.conversation.id"] == chat.id
+    assert attributes(turn)["holdfast.turn.end"] == "stop"
     assert first.kind is SpanKind.CLIENT
-    assert first.attributes["gen_ai.operation.name"] == "chat"
-    assert first.attributes["gen_ai.provider.name"] == provider
-    assert first.attributes["gen_ai.request.model"] == name
-    assert first.attributes["gen_ai.usage.input_tokens"] == 16
-    assert first.attributes["gen_ai.usage.cache_read.input_tokens"] == 11
-    assert first.attributes["gen_ai.usage.output_tokens"] == 7
-    assert first.attributes["gen_ai.response.finish_reasons"] == ("tool_call",)
-    assert first.attributes["gen_ai.response.time_to_first_chunk"] == pytest.approx(1)
-    assert look_span.attributes["gen_ai.operation.name"] == "execute_tool"
-    assert look_span.attributes["gen_ai.tool.name"] == "look"
-    assert look_span.attributes["gen_ai.tool.call.id"]
+    assert attributes(first)["gen_ai.operation.name"] == "chat"
+    assert attributes(first)["gen_ai.provider.name"] == provider
+    assert attributes(first)["gen_ai.request.model"] == name
+    assert attributes(first)["gen_ai.usage.input_tokens"] == 16
+    assert attributes(first)["gen_ai.usage.cache_read.input_tokens"] == 11
+    assert attributes(first)["gen_ai.usage.output_tokens"] == 7
+    assert attributes(first)["gen_ai.response.finish_reasons"] == ("tool_call",)
+    assert attributes(first)["gen_ai.response.time_to_first_chunk"] == pytest.approx(1)
+    assert attributes(look_span)["gen_ai.operation.name"] == "execute_tool"
+    assert attributes(look_span)["gen_ai.tool.name"] == "look"
+    assert attributes(look_span)["gen_ai.tool.call.id"]
 
 
 async def test_each_turn_is_a_trace_of_its_own(db: Database, clock: Clock) -> None:
@@ -387,7 +325,7 @@ async def test_each_turn_is_a_trace_of_its_own(db: Database, clock: Clock) -> No
         await life.rest(chat_id)
     tops = [span for span in spans.all if span.parent is None]
     assert [span.name for span in tops] == ["invoke_agent agent"] * 2
-    assert [span.attributes["holdfast.turn.end"] for span in tops] == ["stop", "stop"]
+    assert [attributes(span)["holdfast.turn.end"] for span in tops] == ["stop", "stop"]
 
 
 async def test_what_fails_says_so_in_its_span(db: Database, clock: Clock) -> None:
@@ -397,7 +335,8 @@ async def test_what_fails_says_so_in_its_span(db: Database, clock: Clock) -> Non
         db, script, [trip], clock=clock, observer=tracing(spans), policy=QUICK
     ) as life:
         await life.rest(await life.begin())
-    wrong = [(span.name.split()[0], span.attributes.get("error.type")) for span in spans.all]
+    names = [span.name.split()[0] for span in spans.all]
+    wrong = list(zip(names, spans.values("error.type"), strict=True))
     assert wrong == [
         ("invoke_agent", "stream_cut"),
         ("chat", None),
@@ -405,8 +344,8 @@ async def test_what_fails_says_so_in_its_span(db: Database, clock: Clock) -> Non
         ("chat", "overloaded"),
         ("chat", "stream_cut"),
     ]
-    assert [span.attributes.get("holdfast.attempt") for span in spans.all] == [None, 1, None, 1, 2]
-    assert [span.failed for span in spans.all] == [kind is not None for _, kind in wrong]
+    assert spans.values("holdfast.attempt") == [None, 1, None, 1, 2]
+    assert spans.failed == [kind is not None for _, kind in wrong]
 
 
 async def test_a_turn_that_is_given_away_ends_its_spans(db: Database, clock: Clock) -> None:
@@ -414,8 +353,9 @@ async def test_a_turn_that_is_given_away_ends_its_spans(db: Database, clock: Clo
     async with living(db, [hang()], clock=clock, observer=tracing(spans)) as life:
         await life.begin()
         await anyio.sleep(1)
-    assert [span.ended for span in spans.all] == [1, 1]
-    assert spans.all[0].attributes["holdfast.turn.end"] == "handed_over"
+    assert len(spans.all) == 2
+    assert spans.all_ended
+    assert attributes(spans.all[0])["holdfast.turn.end"] == "handed_over"
 
 
 async def test_what_was_said_is_in_no_span_unless_that_is_wanted(
@@ -429,10 +369,10 @@ async def test_what_was_said_is_in_no_span_unless_that_is_wanted(
             db, script, [nap], clock=clock, observer=observer, seed=int(content)
         ) as life:
             await life.rest(await life.begin("open sesame"))
-        told = json.dumps([span.attributes for span in spans.all])
+        told = json.dumps([attributes(span) for span in spans.all])
         assert ("open sesame" in told, "aha" in told, "seconds" in told) == (content,) * 3
         assert (HIDDEN in told, SECRET in told) == (content, False)
-        assert not any(span.attributes.get("error.type") for span in spans.all)
+        assert not any(spans.values("error.type"))
 
 
 async def test_the_spans_of_a_summary_are_there_too(db: Database, clock: Clock) -> None:
@@ -445,8 +385,8 @@ async def test_the_spans_of_a_summary_are_there_too(db: Database, clock: Clock) 
         await life.rest(chat_id)
     *_, summary = spans.all
     assert summary.name.startswith("chat ")
-    assert summary.attributes["gen_ai.usage.input_tokens"] == 3
-    assert all(span.ended == 1 for span in spans.all)
+    assert attributes(summary)["gen_ai.usage.input_tokens"] == 3
+    assert spans.all_ended
 
 
 # --- recordings ---
@@ -566,9 +506,9 @@ async def test_a_title_is_counted_traced_and_recorded_apart_from_the_turns(
     assert told[f"holdfast_model_seconds_count{{{name}}}"] == 2
     assert told["holdfast_running_chats"] == 0
     assert spans.tree() == ["invoke_agent agent", "  chat model", "chat model"]
-    assert spans.all[-1].attributes["gen_ai.usage.input_tokens"] == 30
-    assert spans.all[-1].attributes["gen_ai.conversation.id"] == chat.id
-    assert all(span.ended == 1 for span in spans.all)
+    assert attributes(spans.all[-1])["gen_ai.usage.input_tokens"] == 30
+    assert attributes(spans.all[-1])["gen_ai.conversation.id"] == chat.id
+    assert spans.all_ended
     files = {path.name: recorded(path) for path in (tmp_path / "r").iterdir()}
     assert set(files) == {f"{chat.id}.jsonl", f"{chat.id}.title.jsonl"}
     assert [len(turns) for turns in files.values()] == [1, 1]
@@ -583,8 +523,8 @@ async def test_a_title_that_cannot_be_had_ends_its_span_with_why(
         chat = await host.create("fix it")
         await chat.rest()
         await anyio.sleep(60)
-    assert spans.all[-1].attributes["error.type"] == "overloaded"
-    assert all(span.ended == 1 for span in spans.all)
+    assert attributes(spans.all[-1])["error.type"] == "overloaded"
+    assert spans.all_ended
 
 
 async def test_several_observers_hear_the_same(db: Database, clock: Clock, tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ from holdfast.chat.rows import ChatRow, Deliver, JournalCall, Queued, Stored
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.messages import Message, ToolResult, user_message
+from holdfast.kernel.observer import UNOBSERVED, Observer
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.tool import Tool
 from holdfast.live.broadcast import Live
-from holdfast.observe.observer import UNOBSERVED, Observer
 from holdfast.store.database import ChangeNotice, Database, Transaction, Tx
 from holdfast.testing import Clock, ScriptedModel, ports
 from holdfast.worker.options import WorkerOptions
