@@ -17,7 +17,7 @@ from holdfast.kernel.errors import ConfigError
 
 OURS: Final = os.path.dirname(os.path.dirname(holdfast.kernel.__file__)) + os.sep
 """The directory of this package: its frames are not shown."""
-IMPORTING: Final[ContextVar[str | None]] = ContextVar("holdfast_importing", default=None)
+IMPORTING: Final[ContextVar[str | None]] = ContextVar("importing", default=None)
 """Name of the module of a user that is being imported."""
 
 
