@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.kernel.errors import ToolFailed, describe
 from holdfast.kernel.messages import Content, File, Text, ToolCall, ToolOutcome, ToolResult
+from holdfast.kernel.schema import json_of_any
 from holdfast.kernel.tool import Tool
 
 MAX_ERROR: Final = 4_000
@@ -116,6 +117,8 @@ def _json(value: object) -> str:
         except UnicodeEncodeError:  # a lone surrogate: JSON can hold it as an escape
             plain = msgspec.to_builtins(value, enc_hook=_plain)
             return json.dumps(plain, separators=(",", ":"))
+        except TypeError:  # pydantic knows more types, such as Path and deque
+            return json_of_any(value)
     except RecursionError:
         raise Unencodable(value, "it is nested too deeply, or contains itself") from None
     except Exception as error:

@@ -36,6 +36,7 @@ __all__ = [
     "complaint",
     "from_function",
     "from_schema",
+    "json_of_any",
     "output_form",
 ]
 
@@ -52,6 +53,13 @@ def from_schema(schema: Mapping[str, Any]) -> Arguments:
     from holdfast.kernel.schema import json_schema
 
     return json_schema.SchemaArguments(schema)
+
+
+def json_of_any(value: object) -> str:
+    """JSON of any value that pydantic can serialize. Raises what pydantic raises for others."""
+    from pydantic_core import to_json
+
+    return to_json(value, inf_nan_mode="null").decode()
 
 
 def output_form(declared: Any) -> OutputForm:
