@@ -128,8 +128,15 @@ class NotAPrompt(ChatError):
 
     kind = "not_a_prompt"
 
-    def __init__(self, number: int, kind: str) -> None:
-        super().__init__(f"message {number} is not a prompt but {kind}: only prompts can be edited")
+    def __init__(self, number: int, kind: str, *, fork: bool = False) -> None:
+        what = {"answer": "an answer", "results": "the results of tools"}.get(kind, f"a {kind}")
+        how = "only prompts can be edited"
+        if fork:
+            how = (
+                "a fork with a new prompt replaces a prompt, so name that one; to keep this "
+                "message, fork without a prompt and send the prompt to the fork"
+            )
+        super().__init__(f"message {number} is not a prompt but {what}: {how}")
         self.number = number
         self.message_kind = kind
 

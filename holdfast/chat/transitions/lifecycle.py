@@ -362,7 +362,7 @@ async def _check_message(tx: Tx, chat_id: str, number: int, *, prompt: bool) -> 
     if row is None:
         raise MessageNotFound(number)
     if prompt and row[0] != "prompt":
-        raise NotAPrompt(number, row[0])
+        raise NotAPrompt(number, row[0], fork=True)
 
 
 # --- operations on a chat and all chats below it ---
