@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, Union, cast, get_args
+from typing import Any, TypeAlias, Union, cast, get_args
 
 from msgspec import Struct, structs
 
@@ -14,11 +15,13 @@ from holdfast.blocking import SyncRun, result_of
 from holdfast.kernel.agent_tool import OnAction, agent_tool, team_of
 from holdfast.kernel.call_admission import Eager, Gate, Middleware
 from holdfast.kernel.decide import Approved, CallState, Recorded
+from holdfast.kernel.entry_point import EntryMeta, entry_point
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.events import Action
 from holdfast.kernel.handoff import agent_after
 from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Inbox
+from holdfast.kernel.keywords import check_keywords
 from holdfast.kernel.loop import Loop
 from holdfast.kernel.messages import Message, Prompt, ToolCall, ToolResult, user_message
 from holdfast.kernel.model import (
@@ -30,11 +33,14 @@ from holdfast.kernel.model import (
     ToolSpec,
     check_effort,
     check_model,
+    check_usable,
     is_native,
 )
 from holdfast.kernel.model_context import Trim, estimate_text
+from holdfast.kernel.named_model import named_model
 from holdfast.kernel.observer import Observer
 from holdfast.kernel.output import Output
+from holdfast.kernel.override import overridden, override
 from holdfast.kernel.policy import Policy
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.prepare import Active, Project, trim_of
@@ -42,7 +48,7 @@ from holdfast.kernel.result import RunResult
 from holdfast.kernel.run import Run
 from holdfast.kernel.schema import BadArguments
 from holdfast.kernel.stop_guard import Guard
-from holdfast.kernel.tool import Deny, Tool, tool
+from holdfast.kernel.tool import TOOL_PROPERTIES, Deny, Tool, tool
 from holdfast.kernel.tool_results import Unencodable, mark_stop, result, result_from_value
 from holdfast.kernel.turn import Turn
 
@@ -50,7 +56,7 @@ Resolution: TypeAlias = Union[Approved, Deny, ToolResult, Any]
 """Answer to an action: an approval, a denial, or a result (anything a tool may return)."""
 
 
-class Agent(Struct, frozen=True, kw_only=True, dict=True):
+class Agent(Struct, metaclass=EntryMeta, frozen=True, kw_only=True, dict=True):
     """An agent: model, instructions, tools and policy. Build variants with `agent.replace(…)`."""
 
     model: Model | str
@@ -97,7 +103,7 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         for name in ("models", "gate", "guard", "active", "project"):
             if not (getattr(self, name) is None or callable(getattr(self, name))):
                 raise ConfigError(f"{name} is {getattr(self, name)!r}: use a function, or None")
-        named = self.models or _named
+        named = self.models or named_model
         model = named(self.model) if isinstance(self.model, str) else self.model
         check_model(model)
         if self.eager not in get_args(Eager):
@@ -172,10 +178,13 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         texts = [block.text for block in self.system]
         return sum(map(estimate_text, chain(texts, *described)))
 
+    @entry_point("agent.replace")
     def replace(self, **changes: Any) -> Agent:
         """A copy of the agent with some fields changed."""
+        check_keywords("Agent", changes, self.__struct_fields__)
         return structs.replace(self, **changes)
 
+    @entry_point("agent.as_tool")
     def as_tool(
         self,
         name: str | None = None,
@@ -195,6 +204,16 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
             self, name=name, description=description, timeout=timeout, on_action=on_action
         )
 
+    @entry_point("agent.override")
+    def override(self, **changes: Any) -> AbstractContextManager[Agent]:
+        """Within the `with` block, use a changed copy wherever this object is used: for tests.
+
+        It reaches runs, and hosts that are opened in the block, of this task, its threads and the
+        tasks that it starts. `replace` of the agent in the block is not affected.
+        """
+        return override(self, overridden(self).replace(**changes))
+
+    @entry_point("agent.run")
     def run(
         self,
         prompt: Prompt | None = None,
@@ -209,11 +228,12 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         actions of a run that ended with `requires_action`. `compact` summarizes the history first;
         if nothing else is to be done, the run ends after that.
         """
-        answers = resolve or {}
+        agent = overridden(self)
+        team = {name: overridden(member) for name, member in agent.team.items()}
         messages = _checked(history)
-        name = agent_after(messages) if len(self.team) > 1 else None
-        current = self.team.get(name or self.name, self)
-        return current._run_in(self.team, prompt, messages, answers, compact)
+        name = agent_after(messages) if len(team) > 1 else None
+        current = team.get(name or agent.name, agent)
+        return current._run_in(team, prompt, messages, resolve or {}, compact)
 
     def _run_in(
         self,
@@ -225,6 +245,7 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
     ) -> Run:
         """Run the agent as a member of a team, any of which may take the conversation over."""
         for member in team.values():
+            check_usable(member.model)
             _refuse_commit_tools(member, team)
         committed = History(tuple(history), self.trim)
         if prompt is None and not committed:
@@ -248,6 +269,7 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         )
         return Run(loop, inbox, self.policy.buffer)
 
+    @entry_point("agent.run_sync")
     def run_sync(
         self,
         prompt: Prompt | None = None,
@@ -263,6 +285,7 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         """
         return result_of(self.run(prompt, history=history, resolve=resolve, compact=compact))
 
+    @entry_point("agent.stream_sync")
     def stream_sync(
         self,
         prompt: Prompt | None = None,
@@ -292,6 +315,11 @@ class Agent(Struct, frozen=True, kw_only=True, dict=True):
         known = self.toolset.get(call.tool)
         ours = known is not None and known.action is None
         if isinstance(value, Approved):
+            if known is None:
+                raise ConfigError(
+                    f"{self.name} has no tool {call.tool!r} any more, so the call cannot run: "
+                    "use Deny(reason), or add the tool again"
+                )
             if not ours:
                 raise ConfigError(f"{call.tool} is not run here: pass its result, not an approval")
             if value.arguments is not None and known is not None:
@@ -358,6 +386,7 @@ def _check_compaction(turn: Turn, resolve: Mapping[str, Resolution]) -> None:
         raise ConfigError("there is nothing to compact: there is no answer since the last summary")
 
 
+@entry_point("approve")
 def approve(action: Action, arguments: Mapping[str, object] | None = None) -> Approved:
     """Approve exactly the call that an action shows, or the same call with other arguments."""
     if not isinstance(action, Action):
@@ -371,28 +400,6 @@ def _several(name: str, given: Any) -> tuple[Any, ...]:
     return tuple(given)
 
 
-PROPERTIES: Final = (
-    "name",
-    "description",
-    "schema",
-    "effect",
-    "parallel",
-    "exclusive",
-    "on_steer",
-    "on_lost",
-    "approval",
-    "timeout",
-    "stop_after",
-    "max_result",
-    "label",
-    "describe",
-    "validate",
-    "preview",
-    "native",
-)
-"""Attributes of a callable object that become properties of its tool."""
-
-
 def _as_tool(given: Tool | Callable[..., Any]) -> Tool:
     if isinstance(given, Tool):
         return given
@@ -402,7 +409,7 @@ def _as_tool(given: Tool | Callable[..., Any]) -> Tool:
         raise ConfigError(f"{given!r} is not a tool: use @tool on a function, or make a Tool")
     if not hasattr(given, "schema"):
         return tool(given)
-    properties: dict[str, Any] = {key: getattr(given, key, None) for key in PROPERTIES}
+    properties: dict[str, Any] = {key: getattr(given, key, None) for key in TOOL_PROPERTIES}
     return tool(**properties)(given)
 
 
@@ -448,13 +455,6 @@ def _check_tool_choice(
             f"tool_choice is {settings.tool_choice!r}, and no tool has this name: "
             f"use 'auto', 'none', 'required' or one of {', '.join(names)}"
         )
-
-
-def _named(name: str) -> Model:
-    """The model of this name. The only import upwards, unneeded when a model is passed."""
-    from holdfast.providers.model_factory import model
-
-    return model(name)
 
 
 def _instructions(given: Any) -> str | tuple[Block, ...]:

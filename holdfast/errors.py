@@ -2,6 +2,7 @@
 
 HoldfastError                 base class of all of them
 ├── ConfigError               an option or argument is wrong; also a ValueError
+│   └── UnknownKeyword        there is no such keyword argument; also a TypeError
 ├── FormatError               a stored history cannot be read; also a ValueError
 ├── ModelError
 │   ├── ProviderError         a provider refused or failed; its facts are in a `Failure`
@@ -55,9 +56,11 @@ from holdfast.kernel.errors import (
     FormatError as FormatError,
     HoldfastError as HoldfastError,
     InvalidOutput as InvalidOutput,
+    MissingDescription as MissingDescription,
     ModelError as ModelError,
     ProviderError as ProviderError,
     ToolFailed as ToolFailed,
+    UnknownKeyword as UnknownKeyword,
 )
 from holdfast.kernel.result import (
     RunFailed as RunFailed,

@@ -17,9 +17,11 @@ from holdfast.chat.change_feed import Feed
 from holdfast.chat.handle import HostContext
 from holdfast.chat.host import Host
 from holdfast.chat.snapshots import StrandedLimits
+from holdfast.kernel.entry_point import entry_context
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Model, check_model
 from holdfast.kernel.observer import UNOBSERVED, Observer
+from holdfast.kernel.override import overridden
 from holdfast.kernel.ports import Ports
 from holdfast.live.broadcast import Live
 from holdfast.store.database import Database, NoticesLost
@@ -50,7 +52,7 @@ def _by_name(agents: Iterable[Agent] | Mapping[str, Agent]) -> Mapping[str, Agen
                 f"agent {agent.name!r} has eager='all': a tool that begins before its answer is "
                 "committed could run twice, so a durable host takes only eager='pure'"
             )
-        named[agent.name] = agent
+        named[agent.name] = overridden(agent)
     if not named:
         raise ConfigError("agents is empty: pass at least one")
     return MappingProxyType(named)
@@ -68,9 +70,9 @@ def _titling(
     if titles is True:
         return Titles(db, agents, ports, observer=observer)
     if isinstance(titles, str):
-        from holdfast.providers.model_factory import model
+        from holdfast.providers.model_factory import configured_model
 
-        titles = model(titles)
+        titles = configured_model(titles)
     check_model(titles)
     return Titles(db, agents, ports, titles, observer)
 
@@ -122,7 +124,7 @@ async def serving(
         end()
 
 
-@asynccontextmanager
+@entry_context("open")
 async def open(
     url: str,
     agents: Iterable[Agent],

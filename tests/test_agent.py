@@ -259,10 +259,9 @@ def test_an_agent_may_say_how_models_are_made_of_their_names() -> None:
         agent.replace(model="ours:none", models=lambda name: None)
 
 
-def test_only_an_agent_takes_a_name_and_the_others_say_what_to_do() -> None:
-    for wrong in (lambda: ContextLimits(model="a:b"), lambda: Fallback(["a:b"])):  # type: ignore[arg-type, list-item]
-        with pytest.raises(ConfigError, match=r"use holdfast\.model\('a:b'\)"):
-            wrong()
+def test_limits_of_the_context_take_a_model_and_say_how_to_make_one() -> None:
+    with pytest.raises(ConfigError, match=r"use holdfast\.model\('a:b'\)"):
+        ContextLimits(model="a:b")  # type: ignore[arg-type]
 
 
 # --- What requests begin with -------------------------------------------------------------------

@@ -362,6 +362,32 @@ async def test_a_wrong_answer_is_refused_and_changes_nothing(db: Database, clock
         assert await chat.read() == before
 
 
+async def test_a_call_of_a_tool_that_was_removed_can_be_denied_and_not_approved(
+    db: Database, clock: Clock
+) -> None:
+    async with hosting(db, clock, [call("pay", amount=3)], [pay]) as host:
+        chat = await host.create("pay")
+        (action,) = (await chat.rest()).actions
+    async with hosting(db, clock, ["done"]) as host:
+        again = await host.chat(chat.id)
+        with pytest.raises(ConfigError, match="has no tool 'pay' any more"):
+            await again.resolve({action.call.id: approve(action)})
+        await again.resolve({action.call.id: Deny("It is gone.")})
+        assert (await again.rest()).text == "done"
+
+
+async def test_a_fork_at_an_answer_with_a_prompt_says_what_to_do(
+    db: Database, clock: Clock
+) -> None:
+    async with hosting(db, clock, ["one"]) as host:
+        chat = await host.create("hi")
+        await chat.rest()
+        with pytest.raises(
+            NotAPrompt, match=r"not a prompt but an answer: .*fork without a prompt"
+        ):
+            await chat.fork(2, "again")
+
+
 async def test_interrupting_a_chat_that_waits_tells_the_model(db: Database, clock: Clock) -> None:
     async with hosting(db, clock, [call("pay", amount=3)], [pay]) as host:
         chat = await host.create("pay")

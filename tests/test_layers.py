@@ -46,7 +46,9 @@ HEIGHT: Final = {layer: height for height, row in enumerate(HEIGHTS) for layer i
 STRANGERS: Final = frozenset({("server", "worker")})
 """They meet in the database, although one is above the other."""
 
-UP_WHEN_NEEDED: Final = frozenset({("holdfast.agent", "holdfast.providers.model_factory")})
+UP_WHEN_NEEDED: Final = frozenset(
+    {("holdfast.kernel.named_model", "holdfast.providers.model_factory")}
+)
 """The one arrow up: an agent may be given the name of a model, and then asks who that is.
 
 Only inside a function: an agent that is given a model imports no provider.
@@ -244,18 +246,28 @@ def test_an_import_for_types_makes_no_cycle() -> None:
     ("module", "source"),
     [
         pytest.param("holdfast.kernel.loop", "import holdfast.store.sqlite.database", id="up"),
-        pytest.param("holdfast.agent", "from holdfast.providers import demo", id="up_by_name"),
-        pytest.param("holdfast.agent", "import holdfast.providers.model_factory", id="names_early"),
         pytest.param(
-            "holdfast.agent",
+            "holdfast.kernel.named_model", "from holdfast.providers import demo", id="up_by_name"
+        ),
+        pytest.param(
+            "holdfast.kernel.named_model",
+            "import holdfast.providers.model_factory",
+            id="names_early",
+        ),
+        pytest.param(
+            "holdfast.kernel.named_model",
             "class A:\n    from holdfast.providers.model_factory import model",
             id="names_in_a_class",
         ),
         pytest.param(
-            "holdfast.agent", "def f():\n    import holdfast.providers.http", id="not_the_names"
+            "holdfast.kernel.named_model",
+            "def f():\n    import holdfast.providers.http",
+            id="not_the_names",
         ),
         pytest.param(
-            "holdfast.agent", "def f():\n    from holdfast.providers import x", id="all_of_them"
+            "holdfast.kernel.named_model",
+            "def f():\n    from holdfast.providers import x",
+            id="all_of_them",
         ),
         pytest.param(
             "holdfast.kernel.prepare",
@@ -308,7 +320,10 @@ def test_a_wrong_import_is_found(module: str, source: str) -> None:
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import holdfast.agent",
         ),
         ("holdfast.agent", "import holdfast.kernel.loop"),
-        ("holdfast.agent", "def f():\n    from holdfast.providers.model_factory import model"),
+        (
+            "holdfast.kernel.named_model",
+            "def f():\n    from holdfast.providers.model_factory import model",
+        ),
         (
             "holdfast.kernel.loop",
             "import holdfast.agent, asyncio, anyio.abc\nfrom msgspec import Struct",

@@ -45,7 +45,7 @@ from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.chat.transitions.user import Edited, Sent
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Message, Prompt, encode, user_message
-from holdfast.kernel.model import Effort, check_effort
+from holdfast.kernel.model import Effort, check_effort, check_usable
 from holdfast.kernel.ports import Ports
 from holdfast.store.database import Database, Tx
 
@@ -105,7 +105,7 @@ class HostContext:
             raise ConfigError(f"model is {model!r}: use its name, as provider:model")
         known_agent = self.agents.get(agent)
         if self._runs_here and known_agent is not None:
-            known_agent.replace(model=model)
+            check_usable(known_agent.replace(model=model).model)
 
 
 class Chat(ChatHandle):

@@ -17,6 +17,7 @@ from holdfast.cli.server_models import ServerModels
 from holdfast.cli.settings import AgentSettings
 from holdfast.cli.user_modules import find_object
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.model import check_usable
 from holdfast.kernel.policy import Policy
 
 if TYPE_CHECKING:
@@ -91,7 +92,10 @@ class AgentBuilder:
         values = self._values()
         if (len(self._mistakes), len(self._keyless)) != before:
             return None
-        return self._mistakes.tried(self._where, lambda: self._made(values))
+        made = self._mistakes.tried(self._where, lambda: self._made(values))
+        if made is None:
+            return None
+        return self._try("model", lambda: self._keyed(lambda: _with_key(made)))
 
     def _made(self, values: Mapping[str, Any]) -> Agent:
         return Agent(**values) if self._base is None else self._base.replace(**values)
@@ -132,8 +136,8 @@ class AgentBuilder:
     def _model_of(self, names: ModelNames) -> Model | None:
         return self._keyed(lambda: self._models.first_of(check_names(names)))
 
-    def _keyed(self, make: Callable[[], Model]) -> Model | None:
-        """The model; None if it only lacks a key, which is noted."""
+    def _keyed(self, make: Callable[[], T]) -> T | None:
+        """The model, or the agent with it; None if it only lacks a key, which is noted."""
         from holdfast.providers.model_factory import NeedsKey
 
         try:
@@ -227,3 +231,9 @@ class AgentBuilder:
             )
         elif spawned:
             yield from subagents(spawned)
+
+
+def _with_key(agent: Agent) -> Agent:
+    """The agent; `NeedsKey` if its model was made without a key."""
+    check_usable(agent.model)
+    return agent

@@ -135,10 +135,10 @@ async def agent_of_module(options: RunOptions, spec: str) -> Agent:
 
 def _model(options: RunOptions) -> Model:
     """The model of a run. An error names the variable that chose the model."""
-    from holdfast.providers.model_factory import model
+    from holdfast.providers.model_factory import configured_model
 
     try:
-        return model(options.model)
+        return configured_model(options.model)
     except ConfigError as error:
         if options.model_reason == NAMED_BY_OPTION:
             raise

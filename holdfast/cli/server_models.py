@@ -30,10 +30,10 @@ class ServerModels:
 
     def named(self, name: str) -> Model:
         """The model of this name, with the provider options of the settings."""
-        from holdfast.providers.model_factory import model
+        from holdfast.providers.model_factory import configured_model
 
         options = self._settings.providers.get(provider_of(name), {})
-        return model(name, environ=self._environ, **options)
+        return configured_model(name, environ=self._environ, **options)
 
     def first_of(self, names: Sequence[str]) -> Model:
         """The model of a name; of several names, a model that uses the next one if one fails."""

@@ -263,7 +263,7 @@ def _agent(table: object, setting: str, mistakes: Mistakes) -> AgentSettings:
 
 def _options(name: str, table: Mapping[str, Any], mistakes: Mistakes) -> Iterator[tuple[str, Any]]:
     """The valid options of a provider, each checked on a model that is never called."""
-    from holdfast.providers.model_factory import model, options_of
+    from holdfast.providers.model_factory import configured_model, options_of
 
     if name not in PROVIDERS:
         near = did_you_mean(name, PROVIDERS)
@@ -278,5 +278,6 @@ def _options(name: str, table: Mapping[str, Any], mistakes: Mistakes) -> Iterato
             mistakes.add(where, f"unknown option: use {', '.join(known)}")
         else:
             arguments = {"api_key": "none", "base_url": "http://localhost", option: value}
-            if mistakes.tried(where, partial(model, f"{name}:none", environ={}, **arguments)):
+            make = partial(configured_model, f"{name}:none", environ={}, **arguments)
+            if mistakes.tried(where, make):
                 yield option, value

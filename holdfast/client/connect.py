@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from holdfast.client.remote_host import RemoteHost
 from holdfast.client.transport import API_PREFIX, Transport
+from holdfast.kernel.entry_point import entry_context
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports
 
@@ -29,7 +30,7 @@ DEFAULT_PATIENCE: Final = 15.0
 """Default of `patience`: seconds to retry a server that does not respond."""
 
 
-@asynccontextmanager
+@entry_context("connect")
 async def connect(
     url: str,
     token: str | None = None,

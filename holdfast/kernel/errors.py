@@ -7,6 +7,7 @@ Whether and when a call is retried is decided in `retry.py`.
 
     HoldfastError
     ├── ConfigError (also ValueError)   an option or argument is wrong
+    │   └── UnknownKeyword              also a TypeError: there is no such keyword argument
     ├── FormatError (also ValueError)   stored JSON cannot be read
     ├── ToolFailed                      raised by tools: the model reads the message
     │   └── ExpectedFailure             a regular negative answer, such as *not found*
@@ -157,6 +158,14 @@ class HoldfastError(Exception):
 
 class ConfigError(HoldfastError, ValueError):
     """An option or argument is wrong. The message states what to do."""
+
+
+class UnknownKeyword(ConfigError, TypeError):
+    """A function or class has no such keyword argument. The message states what to write."""
+
+
+class MissingDescription(UserWarning):
+    """A tool has no description, so that a model cannot know when to call it."""
 
 
 class ToolFailed(HoldfastError):

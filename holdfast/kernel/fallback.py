@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
+from holdfast.kernel.entry_point import entry_point
 from holdfast.kernel.errors import ConfigError, classify
+from holdfast.kernel.labelled_model import by_label
 from holdfast.kernel.model import (
     Delta,
     Effort,
@@ -14,9 +16,11 @@ from holdfast.kernel.model import (
     Ping,
     Request,
     check_model,
+    check_usable,
     close,
     known_efforts,
 )
+from holdfast.kernel.named_model import named_model
 
 
 class Fallback:
@@ -25,18 +29,29 @@ class Fallback:
     It moves to the next after failures that another model may not have (overload, rate limit, used
     up quota, network, silence …), never after our own (a wrong key, a bad request), and never once
     a delta was shown.
+
+    A name stands for `holdfast.model(name)`. In the history, the second of two models with one name
+    is called `name#2`; `holdfast.model(name, label="…")` gives it a label of your own.
     """
 
-    def __init__(self, models: Sequence[Model]) -> None:
+    @entry_point("Fallback")
+    def __init__(self, models: Sequence[Model | str]) -> None:
         if isinstance(models, str) or not isinstance(models, Sequence) or not models:
             raise ConfigError("Fallback needs models in a list: Fallback([first, second])")
-        for model in models:
+        resolved = [named_model(one) if isinstance(one, str) else one for one in models]
+        for model in resolved:
             check_model(model)
-        self._models = tuple(models)
+        self._models = tuple(resolved)
+        self._by_label = by_label(resolved)
 
     @property
     def name(self) -> str:
         return self._models[0].name
+
+    def check_usable(self) -> None:
+        """Raise `ConfigError` if one of the models has no key."""
+        for model in self._models:
+            check_usable(model)
 
     @property
     def window(self) -> int | None:
@@ -52,8 +67,9 @@ class Fallback:
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         order = self._order(request)
-        for model in order:
-            yield Opened(model.name)
+        for label in order:
+            model = self._by_label[label]
+            yield Opened(label)
             shown = False
             stream: AsyncIterator[Delta] | None = None
             try:
@@ -63,8 +79,8 @@ class Fallback:
                     yield delta
                 return
             except Exception as error:
-                failure = classify(error, model.name)
-                if shown or not failure.failover or model is order[-1]:
+                failure = classify(error, label)
+                if shown or not failure.failover or label == order[-1]:
                     raise
                 yield Notice(f"{failure.message} Trying the next model.")
             finally:
@@ -72,10 +88,10 @@ class Fallback:
                 if stream is not None:
                     await close(stream)
 
-    def _order(self, request: Request) -> list[Model]:
+    def _order(self, request: Request) -> list[str]:
         """The model of this turn's last answer first, then in order; failed ones last."""
-        names = [model.name for model in self._models]
+        labels = list(self._by_label)
         stay = request.stay_with
-        start = names.index(stay) if stay in names else 0
-        rotated = [*self._models[start:], *self._models[:start]]
-        return sorted(rotated, key=lambda model: model.name in request.avoid)
+        start = labels.index(stay) if stay in labels else 0
+        rotated = [*labels[start:], *labels[:start]]
+        return sorted(rotated, key=lambda label: label in request.avoid)

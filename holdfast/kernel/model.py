@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, Union, get_args
 
 from msgspec import structs
 
+from holdfast.kernel.entry_point import EntryMeta
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import (
     File,
@@ -78,7 +79,7 @@ class Shape(Value, frozen=True):
     description: str = ""
 
 
-class Settings(Value, frozen=True, kw_only=True):
+class Settings(Value, metaclass=EntryMeta, frozen=True, kw_only=True):
     """Parameters of a model call. None leaves a parameter to the provider."""
 
     temperature: float | None = None
@@ -340,6 +341,16 @@ def check_model(model: object) -> None:
             f"the stream of {type(model).__name__} has no yield: "
             "yield deltas, or use def without async to return another's stream"
         )
+
+
+def check_usable(model: object) -> None:
+    """Raise a `ConfigError` if the model cannot be called: its key is missing.
+
+    Optional, unlike the rest of the protocol: a method `check_usable` of the model.
+    """
+    check = getattr(model, "check_usable", None)
+    if check is not None:
+        check()
 
 
 def known_efforts(model: Model) -> tuple[Effort, ...] | None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from holdfast.kernel.entry_point import EntryMeta
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import MARKER_TEXTS
 from holdfast.kernel.model import Model, check_model
@@ -41,7 +42,7 @@ def _above(limit: float, **values: float) -> None:
             raise ConfigError(f"{name} is {value!r}: use more than {limit:g}")
 
 
-class Retry(Struct, frozen=True, kw_only=True):
+class Retry(Struct, metaclass=EntryMeta, frozen=True, kw_only=True):
     """Limits of retrying a failed model call."""
 
     attempts: int = 10
@@ -64,7 +65,7 @@ class Retry(Struct, frozen=True, kw_only=True):
         )
 
 
-class Stream(Struct, frozen=True, kw_only=True):
+class Stream(Struct, metaclass=EntryMeta, frozen=True, kw_only=True):
     """Timeouts and limits of a streamed answer."""
 
     first_event: float = 60.0
@@ -91,7 +92,7 @@ class Stream(Struct, frozen=True, kw_only=True):
         _whole(1, max_bytes=self.max_bytes, max_events=self.max_events)
 
 
-class Calls(Struct, frozen=True, kw_only=True):
+class Calls(Struct, metaclass=EntryMeta, frozen=True, kw_only=True):
     """Limits of running the tool calls of one answer."""
 
     concurrency: int = 8
@@ -119,7 +120,7 @@ class Calls(Struct, frozen=True, kw_only=True):
             _whole(256, max_result=self.max_result)
 
 
-class ContextLimits(Struct, frozen=True, kw_only=True):
+class ContextLimits(Struct, metaclass=EntryMeta, frozen=True, kw_only=True):
     """Limits of the history that is sent, and of its compaction."""
 
     window: int | None = None
@@ -168,7 +169,7 @@ class ContextLimits(Struct, frozen=True, kw_only=True):
             raise ConfigError(f"trim_to is {self.trim_to}: use 1 to trim_over, {self.trim_over}")
 
 
-class Wording(Struct, frozen=True, kw_only=True):
+class Wording(Struct, metaclass=EntryMeta, frozen=True, kw_only=True):
     """Texts that the loop sends to the model. An empty marker is left out of requests."""
 
     recovery: str = (
@@ -202,7 +203,7 @@ _GROUPS: Final[Mapping[str, type]] = {
 }
 
 
-class Policy(Struct, frozen=True, kw_only=True):
+class Policy(Struct, metaclass=EntryMeta, frozen=True, kw_only=True):
     """Limits of an agent and its handling of failures. Pass only what differs from the defaults."""
 
     max_steps: int = 1_000

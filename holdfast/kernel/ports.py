@@ -51,6 +51,11 @@ def from_thread(function: Callable[[], Coroutine[Any, Any, None]]) -> None:
     from_thread.run(function)
 
 
+def wants_debug() -> bool:
+    """`HOLDFAST_DEBUG`: whether errors of the caller show the frames of this library, too."""
+    return os.environ.get("HOLDFAST_DEBUG", "").strip() not in ("", "0")
+
+
 class Ports(Struct, frozen=True, kw_only=True):
     """The outside world as a run sees it. Tests pass their own: `holdfast.testing.ports()`."""
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, Union, get_args, overload
 
 from msgspec import Struct
 
-from holdfast.kernel.errors import ConfigError, ToolFailed
+from holdfast.kernel.entry_point import entry_point, level_of_caller
+from holdfast.kernel.errors import ConfigError, MissingDescription, ToolFailed
 from holdfast.kernel.hook_context import NO_CONTEXT, Context
+from holdfast.kernel.keywords import check_keywords
 from holdfast.kernel.messages import ToolResult, Usage
 from holdfast.kernel.model import ToolSpec, is_native
 from holdfast.kernel.schema import Arguments, from_function, from_schema
@@ -110,6 +113,7 @@ class Tool:
     it gets as a mapping by name.
     """
 
+    @entry_point("Tool")
     def __init__(
         self,
         *,
@@ -266,6 +270,7 @@ def tool(
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
+@entry_point("tool")
 def tool(function: Callable[..., Any] | None = None, /, **properties: Any) -> Any:
     """Decorator that makes a typed function a tool.
 
@@ -273,13 +278,34 @@ def tool(function: Callable[..., Any] | None = None, /, **properties: Any) -> An
     those of `Tool`: `@tool(effect="pure", timeout=5)`.
     """
 
-    def make(function: Callable[..., Any]) -> Tool:
+    check_keywords("tool", properties, TOOL_PROPERTIES)
+
+    @entry_point("tool")
+    def make(function: Callable[..., Any], /) -> Tool:
         chosen = {key: value for key, value in properties.items() if value is not None}
         chosen.setdefault("name", _name(function))
-        chosen.setdefault("description", _description(function, whole="schema" in chosen))
+        if "description" not in chosen:
+            chosen["description"] = _description(function, whole="schema" in chosen)
+            _warn_if_empty(chosen["description"], chosen["name"])
         return Tool(function=function, **chosen)
 
     return make if function is None else make(function)
+
+
+TOOL_PROPERTIES: Final = tuple(
+    name for name in inspect.signature(Tool).parameters if name not in ("function", "action")
+)
+"""Names of the properties that `@tool` takes."""
+
+
+def _warn_if_empty(description: str, name: str) -> None:
+    if not description.strip():
+        warnings.warn(
+            f"the tool {name} has no description, by which a model decides when to call it: write "
+            "a docstring, or use @tool(description=…)",
+            MissingDescription,
+            stacklevel=level_of_caller(),
+        )
 
 
 _NAME_CHARACTERS: Final = frozenset(

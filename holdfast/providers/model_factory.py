@@ -1,36 +1,83 @@
 """Resolves `provider:model` to a `Model`: its protocol, address and key.
 
 Only this module reads the environment for that. Creating a model sends no request: whether the key
-and the model are valid shows with the first answer.
+and the model are valid shows with the first answer. A missing key is found when the model is used,
+or by `configured_model`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from holdfast.kernel.entry_point import entry_point
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.keywords import suggestion
+from holdfast.kernel.labelled_model import LabelledModel
 from holdfast.kernel.messages import Value
 from holdfast.kernel.model import Model
 from holdfast.providers import profile_lookup
 from holdfast.providers.endpoint import is_address
 from holdfast.providers.profile import Profile
 from holdfast.providers.provider_catalog import PROVIDERS, ProviderFacts, WireProtocol
+from holdfast.providers.unkeyed_model import NotConfigured, UnkeyedModel
 
 if TYPE_CHECKING:
     from holdfast.providers.http import Http
 
+COMMON_OPTIONS: Final = ("api_key", "base_url", "headers", "profile", "http", "label")
 DEMO_NAME: Final = "demo"
 """Name of the demo model, the only one without a provider. It needs neither a key nor a network."""
 
 
-class NeedsKey(ConfigError):
+class NeedsKey(NotConfigured):
     """A key that the provider requires is missing."""
 
 
+@entry_point("model")
 def model(
+    name: str,
+    *,
+    api_key: str | None = None,
+    base_url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    profile: Profile | Mapping[str, Any] | None = None,
+    http: Http | None = None,
+    environ: Mapping[str, str] | None = None,
+    label: str | None = None,
+    **options: Any,
+) -> Model:
+    """Create the model that `provider:model` names.
+
+    The key and the base URL come from the environment unless they are given. A missing one is
+    looked for again when the model is first used, and is an error only then. `profile` replaces the
+    known facts about the model, or some of them: `{"window": 32_768}`. `label` is added to its
+    name, to tell it from others of the same name. `options` are those of the provider's own class,
+    such as `chain` of `OpenAIResponses`. `demo` is a model that sends no requests.
+    """
+    make = partial(
+        configured_model,
+        name,
+        api_key=api_key,
+        base_url=base_url,
+        headers=headers,
+        profile=profile,
+        http=http,
+        environ=environ,
+        **options,
+    )
+    made: Model
+    try:
+        made = make()
+    except NotConfigured:
+        made = UnkeyedModel(make)
+    return made if label is None else LabelledModel(made, label)
+
+
+def configured_model(
     name: str,
     *,
     api_key: str | None = None,
@@ -41,13 +88,7 @@ def model(
     environ: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Model:
-    """Create the model that `provider:model` names.
-
-    The key and the base URL come from the environment unless they are given. `profile` replaces the
-    known facts about the model, or some of them: `{"window": 32_768}`. `options` are those of the
-    provider's own class, such as `chain` of `OpenAIResponses`. `demo` is a model that sends no
-    requests.
-    """
+    """The model of a name. `NotConfigured` if its key or address is missing."""
     if isinstance(name, str) and name.partition(":")[0].strip() == DEMO_NAME:
         options_without_use = {"api_key": api_key, "base_url": base_url, "headers": headers}
         return _demo(name, {**options_without_use, "profile": profile, "http": http}, options)
@@ -358,7 +399,7 @@ def _address(
     if not url:
         if facts.base_url is None:
             variables = " or ".join(facts.urls)
-            raise ConfigError(
+            raise NotConfigured(
                 f"{facts.name} has no address: set {variables} (in a program: base_url=…)"
             )
         return "", facts.base_url
@@ -448,7 +489,8 @@ def _refuse_unknown(provider: str, make: Callable[..., Model], options: Mapping[
     unknown = [name for name in options if name not in supported]
     if unknown:
         takes = f"it takes {', '.join(supported)}" if supported else "it takes none of its own"
-        raise ConfigError(f"{provider} has no option {', '.join(unknown)}: {takes}")
+        hint = suggestion("model", unknown[0], (*supported, *COMMON_OPTIONS)) or takes
+        raise ConfigError(f"{provider} has no option {', '.join(unknown)}: {hint}")
 
 
 def _own_options(make: Callable[..., Model]) -> list[str]:

@@ -57,6 +57,18 @@ async def asked_to_delete(*turns: Any, **options: Any) -> tuple[Agent, RunResult
     return agent, await agent.run("?")
 
 
+async def test_a_call_of_a_tool_that_was_removed_can_be_denied_and_not_approved() -> None:
+    agent, asked = await asked_to_delete()
+    without = agent.replace(tools=[])
+    (action,) = asked.actions
+    with pytest.raises(ConfigError, match=r"has no tool 'delete' any more.*Deny.*add the tool"):
+        without.run(history=asked.history, resolve={action.call.id: approve(action)})
+    denied = {action.call.id: Deny("It is gone.")}
+    result = await without.run(history=asked.history, resolve=denied)
+    assert result.text == "Done."
+    assert done == []
+
+
 # --- The client's tools -------------------------------------------------------------------------
 
 

@@ -8,16 +8,18 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+import holdfast
 from holdfast import Agent, Run, RunResult, tool
 from holdfast.errors import ConfigError, ProviderError, RunFailed
 from holdfast.kernel.errors import FAILURE_KINDS, FailureKind
 from holdfast.kernel.events import Event, Retrying, RunEnded, Warned
 from holdfast.kernel.messages import Message, Text, ToolCall, user_message
-from holdfast.kernel.model import Delta, Finished, Model, Request, TextDelta
+from holdfast.kernel.model import Delta, Finished, Model, Request, TextDelta, known_efforts
 from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.models import Fallback, ProviderTool
 from holdfast.options import ContextLimits, Policy, Retry, Stream
 from holdfast.testing import (
+    FakeProvider,
     ScriptedModel,
     ScriptedTurn,
     ScriptItem,
@@ -43,7 +45,7 @@ def model(name: str, *script: ScriptedTurn, window: int | None = None) -> Script
     return ScriptedModel(list(script), name=f"scripted:{name}", window=window)
 
 
-def agent(*models: Model, retry: Retry | None = None, **options: Any) -> Agent:
+def agent(*models: Model | str, retry: Retry | None = None, **options: Any) -> Agent:
     policy = Policy(retry=retry or Retry(first_delay=0), **options)
     return Agent(model=Fallback(models), tools=[look], policy=policy, ports=ports())
 
@@ -389,8 +391,49 @@ def test_no_model_at_all_is_refused() -> None:
     for nothing in nothings:
         with pytest.raises(ConfigError, match=r"Fallback\(\[first, second\]\)"):
             Fallback(nothing)
-    with pytest.raises(ConfigError, match=r"is the text 'a': use holdfast\.model\('a'\)"):
-        Fallback(["a"])  # type: ignore[list-item]
+    with pytest.raises(ConfigError, match="'a' names no provider"):
+        Fallback(["a"])
+
+
+async def test_a_fallback_takes_names() -> None:
+    events = await happened(agent(model("a", BUSY), "demo").run("say hello"))
+    assert [event.reason for event in events if isinstance(event, RunEnded)] == ["stop"]
+    assert warnings(events) == ["scripted:a is overloaded. Trying the next model."]
+
+
+async def test_models_of_one_name_are_told_apart() -> None:
+    one, two = model("a", BUSY, BUSY), model("a", "One.", "Two.")
+    pair = agent(one, two)
+    first = await pair.run("1")
+    second = await pair.run("2", history=first.history)
+    assert writers(second.history) == ["scripted:a#2", "scripted:a#2"]
+    assert (len(one.requests), len(two.requests)) == (2, 2)
+
+
+def test_a_label_tells_a_model_from_others_of_its_name() -> None:
+    cheap = holdfast.model("openai:gpt-5.1", api_key="k", label="cheap")
+    assert cheap.name == "openai:gpt-5.1#cheap"
+    assert cheap.window == holdfast.model("openai:gpt-5.1", api_key="k").window
+    assert known_efforts(cheap) == known_efforts(holdfast.model("openai:gpt-5.1", api_key="k"))
+    with pytest.raises(ConfigError, match="label is '': use a word"):
+        holdfast.model("openai:gpt-5.1", api_key="k", label="")
+
+
+async def test_a_labelled_model_answers_under_its_name() -> None:
+    fake = FakeProvider("openai_responses", ["Hi."])
+    cheap = holdfast.model("openai:gpt-5.1", api_key="k", http=fake, label="cheap")
+    result = await Agent(model=cheap).run("Hello?")
+    assert writers(result.history) == ["openai:gpt-5.1#cheap"]
+    assert fake.requests[0].json["model"] == "gpt-5.1"
+
+
+def test_a_fallback_to_a_model_without_a_key_is_refused_when_it_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("GROQ_API_KEY", raising=False)
+    pair = agent(model("a", "Hi."), "groq:llama")
+    with pytest.raises(ConfigError, match="groq needs a key: set GROQ_API_KEY"):
+        pair.run("?")
 
 
 async def test_one_model_alone_is_like_itself() -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Annotated, Any, TypeAlias
 
 import pytest
 from typing_extensions import TypeAliasType
 
+from holdfast import Agent
 from holdfast.kernel import tool as module
-from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.errors import ConfigError, MissingDescription
 from holdfast.kernel.schema import BadArguments
 from holdfast.kernel.tool import Tool, ToolContext, tool
 from holdfast.kernel.tool import ToolContext as Renamed
+from holdfast.testing import ScriptedModel
 
 Alias = TypeAliasType("Alias", ToolContext)
 
@@ -345,3 +348,37 @@ def test_a_function_whose_signature_cannot_be_read_is_to_be_wrapped(
     made = tool(schema=schema)(builtin)
     with pytest.raises(ConfigError, match=rf"{made.name} .*: wrap it in a function"):
         made.spec  # noqa: B018
+
+
+# --- A tool without a description ---------------------------------------------------------------
+
+
+def bare() -> None:
+    pass
+
+
+def also_bare() -> None:
+    pass
+
+
+def described() -> None:
+    """Look."""
+
+
+def test_a_tool_without_a_description_warns_at_the_line_that_defines_it() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tool(bare)
+        tool(effect="pure")(bare)
+        Agent(model=ScriptedModel([]), tools=[also_bare])
+    assert [warned.category for warned in caught] == [MissingDescription] * 3
+    assert [warned.filename for warned in caught] == [__file__] * 3
+    assert str(caught[0].message).startswith("the tool bare has no description, by which a model")
+
+
+def test_a_tool_with_a_description_or_an_empty_one_on_purpose_does_not_warn() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tool(description="Look.")(bare)
+        tool(description="")(bare)
+        tool(described)

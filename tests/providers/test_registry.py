@@ -17,9 +17,14 @@ import pytest
 from holdfast.agent import Agent
 from holdfast.kernel.errors import ConfigError, ProviderError
 from holdfast.kernel.messages import Message, Text
-from holdfast.kernel.model import Model, Request, Settings
+from holdfast.kernel.model import Model, Request, Settings, check_usable, known_efforts
 from holdfast.providers.http import HttpResponse
-from holdfast.providers.model_factory import model, unusable_providers, usable_providers
+from holdfast.providers.model_factory import (
+    configured_model,
+    model,
+    unusable_providers,
+    usable_providers,
+)
 from holdfast.providers.openai_chat.quirks import COMPATIBLE, QUIRKS
 from holdfast.providers.profile import UNKNOWN, Price, Profile
 from holdfast.providers.profile_lookup import lookup, models
@@ -65,7 +70,7 @@ async def first_request(name: str, environ: Mapping[str, str], **given: Any) -> 
 
 def refusal(name: str, environ: Mapping[str, str] | None = None, **given: Any) -> str:
     with pytest.raises(ConfigError) as raised:
-        model(name, environ=environ or {}, **given)
+        configured_model(name, environ=environ or {}, **given)
     return str(raised.value)
 
 
@@ -160,6 +165,41 @@ async def test_a_local_server_needs_no_key_but_may_have_one() -> None:
     assert "authorization" not in (await first_request("vllm:m", {})).headers
     caught = await first_request("vllm:m", {"VLLM_API_KEY": SECRET})
     assert caught.headers["authorization"] == f"Bearer {SECRET}"
+
+
+async def test_a_key_may_be_set_after_the_model_was_made() -> None:
+    environ: dict[str, str] = {}
+    http = Caught()
+    late = model("anthropic:claude-opus-5-5", environ=environ, http=http)
+    known = lookup("anthropic", "claude-opus-5-5")
+    assert (late.name, late.window) == ("anthropic:claude-opus-5-5", known.window)
+    assert known_efforts(late) == known.efforts
+    with pytest.raises(ConfigError, match="anthropic needs a key: set ANTHROPIC_API_KEY"):
+        late.stream(HELLO)
+    environ["ANTHROPIC_API_KEY"] = SECRET
+    with pytest.raises(ProviderError, match="caught"):
+        async for _ in late.stream(HELLO):
+            pass
+    assert http.headers["x-api-key"] == SECRET
+
+
+def test_a_missing_address_is_an_error_when_the_model_is_used() -> None:
+    late = model("azure:mine", environ={})
+    assert late.name == "azure:mine"
+    with pytest.raises(ConfigError, match="azure needs a key"):
+        check_usable(late)
+    late = model("azure:mine", environ={"AZURE_OPENAI_API_KEY": SECRET})
+    with pytest.raises(ConfigError, match="azure has no address"):
+        check_usable(late)
+
+
+def test_an_agent_is_made_without_a_key_and_runs_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    agent = Agent(model="anthropic:claude-opus-5-5")
+    with pytest.raises(ConfigError, match="anthropic needs a key"):
+        agent.run("?")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
+    agent.run("?").close()
 
 
 @pytest.mark.parametrize("key", [None, "", "  \n"])

@@ -123,6 +123,37 @@ async def test_a_fork_goes_its_own_way(db: Database, clock: Clock) -> None:
         assert await history(api, id) == ["hi", "one"]
 
 
+async def test_a_fork_at_an_answer_with_a_prompt_says_what_to_do(
+    db: Database, clock: Clock
+) -> None:
+    async with serving_api(db, [agent(["one"], clock)], clock=clock) as api:
+        id = await begun(api)
+        await api.rest(id)
+        fork = {"number": 2, "prompt": "again"}
+        status, problem, _ = await api.post(f"/chats/{id}/fork", fork)
+        assert (status, problem["kind"]) == (409, "not_a_prompt")
+        assert "not a prompt but an answer" in problem["detail"]
+        assert "fork without a prompt" in problem["detail"]
+
+
+async def test_a_call_of_a_tool_that_was_removed_cannot_be_approved(
+    db: Database, clock: Clock
+) -> None:
+    async with serving_api(
+        db, [agent([call("pay", amount=5)], clock, tools=[pay])], clock=clock
+    ) as api:
+        id = await begun(api)
+        (action,) = await waiting(api, id)
+    async with serving_api(db, [agent(["done"], clock)], clock=clock) as api:
+        path = f"/chats/{id}/actions/{action['call']['id']}"
+        allow = {"answer": {"type": "allow", "digest": action["digest"]}}
+        status, problem, _ = await api.post(path, allow)
+        assert (status, problem["kind"]) == (422, "invalid_input")
+        assert "has no tool 'pay' any more" in problem["detail"]
+        deny = {"answer": {"type": "deny", "reason": "It is gone."}}
+        assert (await api.post(path, deny)).status == 202
+
+
 async def test_a_turn_can_be_stopped(db: Database, clock: Clock) -> None:
     never = anyio.Event()
     async with serving_api(db, [agent([["half", never]], clock)], clock=clock) as api:

@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from holdfast.kernel.assemble import Assembly
+from holdfast.kernel.entry_point import entry_point
 from holdfast.kernel.errors import ConfigError, ProviderError
 from holdfast.kernel.model import Delta, Effort, Request
 from holdfast.kernel.ports import Ports
@@ -49,6 +50,7 @@ class Anthropic:
     is limited in tokens.
     """
 
+    @entry_point("Anthropic")
     def __init__(
         self,
         model: str,

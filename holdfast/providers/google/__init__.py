@@ -22,6 +22,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Final
 from urllib.parse import quote, urlsplit
 
+from holdfast.kernel.entry_point import entry_point
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Delta, Effort, Request
 from holdfast.providers.endpoint import address, check_endpoint, headers_for
@@ -58,6 +59,7 @@ class Google:
       combined with other tools.
     """
 
+    @entry_point("Google")
     def __init__(
         self,
         model: str,

@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from holdfast.kernel.entry_point import entry_point
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import EFFORTS, Delta, Effort, Request
 from holdfast.providers.endpoint import address, check_endpoint, headers_for
@@ -39,6 +40,7 @@ COMPLETIONS_PATH: Final = "/chat/completions"
 class OpenAIChat:
     """A model of OpenAI's Chat Completions, or of a compatible endpoint at `base_url`."""
 
+    @entry_point("OpenAIChat")
     def __init__(
         self,
         model: str,

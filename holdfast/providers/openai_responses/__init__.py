@@ -29,6 +29,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, M
 from contextlib import aclosing
 from typing import Final
 
+from holdfast.kernel.entry_point import entry_point
 from holdfast.kernel.errors import ProviderError
 from holdfast.kernel.model import Delta, Effort, Notice, Ping, Request
 from holdfast.providers.endpoint import address, check_endpoint, headers_for
@@ -45,6 +46,7 @@ from holdfast.providers.reported_context_limits import reported_limit
 class OpenAIResponses:
     """A model of the Responses API, of OpenAI or of a compatible endpoint at `base_url`."""
 
+    @entry_point("OpenAIResponses")
     def __init__(
         self,
         model: str,

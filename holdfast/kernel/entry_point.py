@@ -1,0 +1,131 @@
+"""Entry points: functions and classes that users call. Their errors are about the caller's code.
+
+A `ConfigError` that leaves an entry point has no frames of this library in its traceback, so that
+it ends at the line to change; `HOLDFAST_DEBUG=1` keeps them. A keyword argument that does not exist
+is answered with the one that was meant.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from os.path import dirname, join
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+
+from msgspec import StructMeta
+
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.keywords import check_keywords
+from holdfast.kernel.ports import wants_debug
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+OURS: Final = (join(dirname(dirname(__file__)), ""), contextlib.__file__)
+"""Where code is not the caller's: in this package, and where `with` blocks call it."""
+
+
+def entry_point(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorator of a public function; `what` is its name for people."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        parameters = inspect.signature(function).parameters
+        takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+        known = tuple(name for name in parameters if name != "self")
+
+        @functools.wraps(function)
+        def entry(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                if kwargs and not takes_any:
+                    check_keywords(what, kwargs, known)
+                return function(*args, **kwargs)
+            except ConfigError as error:
+                hide_our_frames(error)
+                raise  # a bare raise does not add this frame
+
+        return entry
+
+    return decorate
+
+
+class EntryMeta(StructMeta):
+    """Class of public structs: their constructors are entry points."""
+
+    if not TYPE_CHECKING:  # type checkers know the fields
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            try:
+                if kwargs:
+                    check_keywords(cls.__name__, kwargs, cls.__struct_fields__)
+                return super().__call__(*args, **kwargs)
+            except ConfigError as error:
+                hide_our_frames(error)
+                raise
+
+
+class EntryContext(AbstractAsyncContextManager[T]):
+    """An async context manager whose beginning is an entry point."""
+
+    def __init__(self, manager: AbstractAsyncContextManager[T]) -> None:
+        self._manager = manager
+
+    async def __aenter__(self) -> T:
+        try:
+            return await self._manager.__aenter__()
+        except ConfigError as error:
+            hide_our_frames(error)
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return await self._manager.__aexit__(kind, error, traceback)
+
+
+def entry_context(
+    what: str,
+) -> Callable[[Callable[P, AsyncIterator[T]]], Callable[P, AbstractAsyncContextManager[T]]]:
+    """Decorator of a public async generator, as `asynccontextmanager`."""
+
+    def decorate(function: Callable[P, AsyncIterator[T]]) -> Callable[P, EntryContext[T]]:
+        manager = contextlib.asynccontextmanager(function)
+
+        @entry_point(what)
+        @functools.wraps(function)
+        def enter(*args: P.args, **kwargs: P.kwargs) -> EntryContext[T]:
+            return EntryContext(manager(*args, **kwargs))
+
+        return enter
+
+    return decorate
+
+
+def hide_our_frames(error: ConfigError) -> None:
+    """Leave only the frames of the caller's own functions in a traceback."""
+    if wants_debug():
+        return
+    frames, entry = [], error.__traceback__
+    while entry is not None:
+        frames.append(entry)
+        entry = entry.tb_next
+    kept: TracebackType | None = None
+    for entry in reversed(frames):
+        if not entry.tb_frame.f_code.co_filename.startswith(OURS):
+            entry.tb_next, kept = kept, entry
+    error.__traceback__ = kept
+
+
+def level_of_caller() -> int:
+    """The `stacklevel` by which a warning points at the caller's line."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(OURS):
+        frame, level = frame.f_back, level + 1
+    return level

@@ -1,0 +1,150 @@
+"""Keyword arguments that do not exist: the error says what to write instead.
+
+An argument of another library is answered with ours, a misspelt one with the nearest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from holdfast.kernel.errors import UnknownKeyword
+
+_MAX_STEPS: Final = "policy=Policy(max_steps=…)"
+_RETRY: Final = "policy=Policy(retry=Retry(attempts=…))"
+_SETTINGS: Final = {
+    name: f"settings=Settings({name}=…)"
+    for name in (
+        "temperature",
+        "top_p",
+        "top_k",
+        "presence_penalty",
+        "frequency_penalty",
+        "seed",
+        "stop",
+        "tool_choice",
+        "parallel_tool_calls",
+    )
+}
+_TOOL: Final[Mapping[str, str]] = {
+    "name_override": "name=…",
+    "description_override": "description=…",
+    **dict.fromkeys(("requires_approval", "needs_approval", "require_approval"), "approval='ask'"),
+    **dict.fromkeys(("parameters", "args_schema", "input_schema", "json_schema"), "schema=…"),
+    **dict.fromkeys(("retries", "max_retries"), "raise ToolFailed(…): the model tries again"),
+    **dict.fromkeys(("readonly", "read_only", "pure"), "effect='pure'"),
+    "idempotent": "effect='idempotent'",
+    **dict.fromkeys(("return_direct", "end_turn"), "stop_after=True"),
+    "sequential": "parallel=False",
+}
+_RUN: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("input", "user_prompt", "message", "query"), "prompt=…"),
+    **dict.fromkeys(("message_history", "messages"), "history=result.history"),
+    **dict.fromkeys(("max_turns", "max_steps"), f"agent.replace({_MAX_STEPS}).run(…)"),
+    **dict.fromkeys(
+        ("model", "tools", "instructions", "output", "effort", "settings", "policy"),
+        "agent.replace(…).run(…), which changes the agent for one run",
+    ),
+    **dict.fromkeys(("output_type", "result_type"), "agent.replace(output=…).run(…)"),
+    "model_settings": "agent.replace(settings=Settings(…)).run(…)",
+    "deferred_tool_results": "resolve={call id: answer}",
+    "stream": "`async for event in agent.run(…)`, or agent.stream_sync(…)",
+    "session": "history=…, or a durable chat of holdfast.open(…)",
+}
+
+FOREIGN_KEYWORDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "Agent": {
+        **dict.fromkeys(("system_prompt", "system", "system_message"), "instructions=…"),
+        "prompt": "instructions=…, or pass the prompt to agent.run(…)",
+        **dict.fromkeys(
+            ("output_type", "result_type", "response_format", "response_model", "output_schema"),
+            "output=…",
+        ),
+        **dict.fromkeys(("retries", "max_retries", "tool_retries"), _RETRY),
+        **dict.fromkeys(
+            ("max_turns", "max_iterations", "max_iter", "max_steps", "recursion_limit"), _MAX_STEPS
+        ),
+        **dict.fromkeys(("functions", "toolsets"), "tools=[…]"),
+        "builtin_tools": "provider_tools=[ProviderTool(…)]",
+        "model_settings": "settings=Settings(…)",
+        **_SETTINGS,
+        **dict.fromkeys(
+            ("max_tokens", "max_output_tokens"), "settings=Settings(max_output_tokens=…)"
+        ),
+        "reasoning_effort": "effort=…",
+        **dict.fromkeys(("llm", "model_name"), "model=…"),
+        **dict.fromkeys(("handoffs", "sub_agents"), "tools=subagents([…]) in a durable chat"),
+        "input_guardrails": "gate=…",
+        **dict.fromkeys(("output_guardrails", "output_validator"), "guard=…"),
+        "history_processors": "project=…",
+        "timeout": "policy=Policy(stream=Stream(…)), or asyncio.timeout around the run",
+    },
+    **dict.fromkeys(("agent.run", "agent.run_sync", "agent.stream_sync"), _RUN),
+    "Settings": {
+        **dict.fromkeys(
+            ("max_tokens", "max_completion_tokens", "max_new_tokens"), "max_output_tokens=…"
+        ),
+        **dict.fromkeys(("stop_sequences", "stop_words"), "stop=[…]"),
+        "logit_bias": "options={'openai': {…}}",
+        "extra_body": "options={'openai': {…}}",
+        "extra_headers": "holdfast.model(…, headers={…})",
+        **dict.fromkeys(("effort", "reasoning_effort", "thinking"), "Agent(effort=…)"),
+        "timeout": "Agent(policy=Policy(stream=Stream(…)))",
+    },
+    "Policy": {
+        **dict.fromkeys(("max_turns", "max_iterations", "steps", "request_limit"), "max_steps=…"),
+        **dict.fromkeys(
+            ("retries", "max_retries", "attempts", "max_attempts"), "retry=Retry(attempts=…)"
+        ),
+        **dict.fromkeys(("timeout", "request_timeout"), "stream=Stream(…)"),
+        "tool_timeout": "@tool(timeout=…)",
+        "concurrency": "calls=Calls(concurrency=…)",
+        **dict.fromkeys(("window", "context_window"), "context=ContextLimits(window=…)"),
+    },
+    "Retry": dict.fromkeys(("retries", "max_retries", "max_attempts", "tries"), "attempts=…"),
+    "tool": _TOOL,
+    "Tool": _TOOL,
+    "open": {
+        **dict.fromkeys(("path", "database", "db", "dsn"), "url='sqlite:///chats.db'"),
+        "agent": "agents=[…]",
+        "workers": "worker=WorkerOptions(…)",
+        "title_model": "titles=…",
+    },
+    "connect": {
+        **dict.fromkeys(("base_url", "address"), "url=…"),
+        "api_key": "token=…",
+        "timeout": "patience=…",
+    },
+    "model": {
+        **dict.fromkeys(("key", "token"), "api_key=…"),
+        **dict.fromkeys(("url", "api_base", "endpoint"), "base_url=…"),
+        **{name: f"Agent({setting})" for name, setting in _SETTINGS.items()},
+        "max_tokens": "Agent(settings=Settings(max_output_tokens=…))",
+        "effort": "Agent(effort=…)",
+        "timeout": "Agent(policy=Policy(stream=Stream(…)))",
+        "max_retries": f"Agent({_RETRY})",
+    },
+}
+"""Arguments that other libraries have, by the name of our function or class: what to write."""
+
+
+def check_keywords(what: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Raise `UnknownKeyword` for an argument that `what` does not have."""
+    for name in given:
+        if name not in known:
+            how = suggestion(what, name, known) or f"it takes {', '.join(known)}"
+            raise UnknownKeyword(f"{what} has no argument {name!r}: {how}")
+
+
+def suggestion(what: str, name: str, known: Collection[str]) -> str:
+    """A remedy for an argument that does not exist; empty if no other is similar."""
+    from difflib import get_close_matches
+
+    foreign = FOREIGN_KEYWORDS.get(what, {})
+    if name in foreign:
+        return f"use {foreign[name]}"
+    if near := get_close_matches(name, known, n=1, cutoff=0.7):
+        return f"did you mean {near[0]}?"
+    if near := get_close_matches(name, foreign, n=1, cutoff=0.85):
+        return f"use {foreign[near[0]]}"
+    return ""
