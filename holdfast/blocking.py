@@ -34,7 +34,7 @@ def result_of(run: Run) -> RunResult:
     """Drive a run to its end. `RunFailed` when it ended in an error."""
     if not _has_event_loop():
         return asyncio.run(run)
-    with SyncRun(run) as blocking:
+    with _interruptible(), SyncRun(run) as blocking:
         return blocking.result
 
 
