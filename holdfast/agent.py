@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, Union, cast, get_args
 from msgspec import Struct, structs
 
 from holdfast.blocking import SyncRun, result_of
-from holdfast.kernel.agent_tool import OnAction, agent_tool, team_of
+from holdfast.kernel.agent_tool import OnAction, agent_tool, as_child, team_of
 from holdfast.kernel.call_admission import Eager, Gate, Middleware
 from holdfast.kernel.decide import Approved, CallState, Recorded
 from holdfast.kernel.entry_point import EntryMeta, entry_point
@@ -142,6 +142,13 @@ class Agent(Struct, metaclass=EntryMeta, frozen=True, kw_only=True, dict=True):
     def team(self) -> Mapping[str, Agent]:
         """This agent and all that it can reach by its tools, by name."""
         return team_of(self)
+
+    @cached_property
+    def durable(self) -> Agent:
+        """The agent in a durable chat: an agent that it has as a tool is a child chat."""
+        if not any(tool.runs for tool in self.toolset.values()):
+            return self
+        return self.replace(tools=[as_child(t) if t.runs else t for t in self.toolset.values()])
 
     @cached_property
     def trim(self) -> Trim:

@@ -30,6 +30,18 @@ from holdfast.worker.titles import Titles
 from holdfast.worker.worker import Worker
 
 
+def _with_teams(agents: Iterable[object]) -> list[Agent]:
+    """The agents, and then those that they can reach by their tools."""
+    given: list[Agent] = []
+    for agent in agents:
+        if not isinstance(agent, Agent):
+            raise ConfigError(f"{agent!r:.80} is not an agent: use Agent(…)")
+        given.append(agent)
+    members = [member for agent in given for member in agent.team.values()]
+    others = {id(member): member for member in members}
+    return [*given, *(other for key, other in others.items() if key not in map(id, given))]
+
+
 def _by_name(agents: Iterable[Agent] | Mapping[str, Agent]) -> Mapping[str, Agent]:
     """The agents by name. A mapping is used as it is: its owner may replace agents later."""
     if isinstance(agents, Mapping):
@@ -38,9 +50,7 @@ def _by_name(agents: Iterable[Agent] | Mapping[str, Agent]) -> Mapping[str, Agen
     if isinstance(agents, (Agent, str)) or not isinstance(agents, Iterable):
         raise ConfigError(f"agents is a {type(agents).__name__}: use a list, even for one")
     named: dict[str, Agent] = {}
-    for agent in agents:
-        if not isinstance(agent, Agent):
-            raise ConfigError(f"{agent!r:.80} is not an agent: use Agent(…)")
+    for agent in _with_teams(agents):
         if not isinstance(agent.name, str) or not agent.name:
             raise ConfigError(
                 f"an agent is named {agent.name!r}: use text, as in Agent(name='ops')"

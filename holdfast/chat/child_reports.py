@@ -13,7 +13,7 @@ from holdfast.kernel.errors import Failure
 from holdfast.kernel.events import Action
 from holdfast.kernel.messages import Message, ToolResult, encode
 from holdfast.kernel.title import cleaned
-from holdfast.kernel.tool_results import content
+from holdfast.kernel.tool_results import content, result
 from holdfast.store.database import Tx
 
 
@@ -39,17 +39,41 @@ async def report_of_children(tx: Tx, chat_id: str, action: Action) -> ToolResult
                (SELECT m.body FROM messages m
                  WHERE m.chat_id = c.id AND m.superseded_at IS NULL AND m.kind = 'answer'
                    AND m.visibility <> 'user'
-                 ORDER BY m.number DESC LIMIT 1)
+                 ORDER BY m.number DESC LIMIT 1),
+               c.spawned_by
           FROM awaited a JOIN chats c ON c.id = a.child_id
          WHERE a.chat_id = :id AND a.call_id = :call ORDER BY c.created_at, c.id
         """,
         {"id": chat_id, "call": call.id},
     )
-    reports = {row[0]: _report(*row) for row in rows}
+    ids = awaited_by(action)
+    if rows[0][5] == call.id if rows else not ids:  # the call runs an agent
+        return _answer(action, *rows[0][:5]) if rows else _answer(action)
+    reports = {row[0]: _report(*row[:5]) for row in rows}
     # First in the order of the model's arguments, then any other awaited child.
-    ids = dict.fromkeys((*awaited_by(action), *reports))
-    entries = [reports.get(id, {"agent": id, "status": "unknown"}) for id in ids]
+    order = dict.fromkeys((*ids, *reports))
+    entries = [reports.get(id, {"agent": id, "status": "unknown"}) for id in order]
     return ToolResult(call.id, call.tool, content(entries))
+
+
+def _answer(
+    action: Action,
+    id: str = "",
+    title: str | None = None,
+    status: str | None = None,
+    error: str | None = None,
+    body: str | None = None,
+) -> ToolResult:
+    """Return the result of a call that runs an agent: the answer of its child chat."""
+    call = action.call
+    if status in BUSY:
+        return result(call, "timed_out", f"{call.tool} has not finished yet.")
+    if error is not None:
+        why = document(id, "error", error, Failure).message
+        return result(call, "failed", f"{call.tool} failed: {why}")
+    if status is None or body is None:
+        return result(call, "failed", f"{call.tool} was stopped before it answered.")
+    return ToolResult(call.id, call.tool, content(document(id, "last answer", body, Message).text))
 
 
 def _report(

@@ -80,12 +80,12 @@ class HostContext:
     def agent(self, name: str | None) -> Agent:
         """Return the agent of this name; the first agent when no name is given."""
         if name is None:
-            return next(iter(self.agents.values()))
+            return next(iter(self.agents.values())).durable
         agent = self.agents.get(name)
         if agent is None:
             names = ", ".join(self.agents)
             raise ConfigError(f"no agent is named {name!r}: use one of {names}")
-        return agent
+        return agent.durable
 
     async def rewrite_title(self, chat: ChatRow, key: Key | None) -> ChatRow:
         """Have a model write another title for a chat."""
@@ -339,6 +339,7 @@ class Chat(ChatHandle):
     async def update(
         self,
         *,
+        agent: str | UnsetType = UNSET,
         labels: Mapping[str, str] | UnsetType = UNSET,
         model: str | UnsetType | None = UNSET,
         effort: Effort | UnsetType | None = UNSET,
@@ -346,6 +347,9 @@ class Chat(ChatHandle):
         key: str | None = None,
     ) -> Snapshot:
         changes: dict[str, Any] = {}
+        name = self.agent
+        if agent is not UNSET:
+            name = changes["agent"] = self._context.agent(agent).name
         if labels is not UNSET:
             changes["labels"] = labels_of(labels)
         if model is not UNSET:
@@ -353,14 +357,15 @@ class Chat(ChatHandle):
         if effort is not UNSET:
             changes["effort"] = effort
         if client_tools is not UNSET:
-            agent = self._context.agent(self.agent)
-            changes["client_tools"] = check_client_tools(agent, client_tools)
+            changes["client_tools"] = check_client_tools(self._context.agent(name), client_tools)
         if not changes:
             raise InvalidInput(
-                "there is nothing to change: give labels, model, effort or client_tools"
+                "there is nothing to change: give agent, labels, model, effort or client_tools"
             )
-        self._context.check_choice(self.agent, changes.get("model"), changes.get("effort"))
-        return await self._change(self._key(key, "update", (changes,)), user.update, changes)
+        self._context.check_choice(name, changes.get("model"), changes.get("effort"))
+        updated = await self._change(self._key(key, "update", (changes,)), user.update, changes)
+        self.agent = updated.agent
+        return updated
 
     async def archive(self, *, key: str | None = None) -> Snapshot:
         request_key = self._key(key, "archive", ())

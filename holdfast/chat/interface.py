@@ -237,6 +237,7 @@ class ChatHandle(Protocol):
     async def update(
         self,
         *,
+        agent: str | UnsetType = UNSET,
         labels: Mapping[str, str] | UnsetType = UNSET,
         model: str | UnsetType | None = UNSET,
         effort: Effort | UnsetType | None = UNSET,
@@ -245,6 +246,8 @@ class ChatHandle(Protocol):
     ) -> Snapshot:
         """Change the given settings together. None selects the agent's own model or effort.
 
+        `agent` continues the chat from the next step on; if calls of the current agent are open,
+        once they have ended (until then it is `next_agent`).
         `client_tools` replace all tools that were declared for this chat, from the next step on.
         """
         ...

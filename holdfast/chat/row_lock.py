@@ -20,6 +20,7 @@ from holdfast.chat.rows import (
     runnable,
 )
 from holdfast.chat.state_machine import TRANSITIONS, Transition, check
+from holdfast.kernel.handoff import handover_note
 from holdfast.kernel.messages import Message, encode
 from holdfast.store.database import Changed, Claimable, Tx
 
@@ -96,6 +97,12 @@ class LockedChat:
             retry=None if pending_retry is None else structs.replace(pending_retry, at=None),
         )
 
+    async def use_agent(self, agent: str) -> None:
+        """Give the chat another agent now: no call of the current one may be open."""
+        self.set(agent=agent, next_agent=None)
+        if self.chat.messages:
+            await self.append([handover_note(agent)])
+
     def queue_changed(self) -> None:
         """Raise the queue version."""
         self.set(queue_version=self.version)
@@ -104,6 +111,8 @@ class LockedChat:
         """Write the row. Notices are sent once the transaction is committed."""
         if self._discarded:
             return self.before
+        if self.chat.next_agent is not None and self.chat.status is Status.IDLE:
+            await self.use_agent(self.chat.next_agent)
         sql, values = self._final_update(children_are_idle)
         if await self.tx.execute(sql, values) != 1:
             raise Corrupt(self.chat.id, "version", "the row changed while it was locked")

@@ -43,6 +43,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     id: str
     owner: str
     agent: str
+    next_agent: str | None = None
+    """Agent that continues once the calls of the current one have ended; None if it stays."""
     title: str | None
     titled_by: Literal["person", "model"] | None
     """None: there is no title, or a provisional one from the opening words of the prompt."""

@@ -303,6 +303,11 @@ class ChatSession:
         now = await (chat.rename(command.rest) if command.rest else chat.retitle())
         self._view.note(f"title: {now.title}")
 
+    async def _do_agent(self, command: SlashCommand) -> None:
+        chat = self._in_chat()
+        now = await (chat.update(agent=command.rest) if command.rest else chat.read())
+        self._view.note(f"agent: {now.next_agent or now.agent}")
+
     async def _do_model(self, command: SlashCommand) -> None:
         await self._choose(command)
 

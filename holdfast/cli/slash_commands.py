@@ -34,6 +34,7 @@ COMMANDS: Final[Mapping[str, CommandHelp]] = {
     "chats": CommandHelp("[N]", "list the newest chats; with a number or an id, switch to it"),
     "new": CommandHelp("", "start a new chat"),
     "title": CommandHelp("[TEXT]", "set the title; without TEXT, let a model write one"),
+    "agent": CommandHelp("[NAME]", "let another agent continue the chat"),
     "model": CommandHelp("[NAME]", "switch the model; - for the agent's own"),
     "effort": CommandHelp("[LEVEL]", "set the reasoning effort; - for the agent's own"),
     "help": CommandHelp("", "show this list"),

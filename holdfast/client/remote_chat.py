@@ -209,6 +209,7 @@ class RemoteChat(ChatHandle):
     async def update(
         self,
         *,
+        agent: str | UnsetType = UNSET,
         labels: Mapping[str, str] | UnsetType = UNSET,
         model: str | UnsetType | None = UNSET,
         effort: Effort | UnsetType | None = UNSET,
@@ -216,11 +217,11 @@ class RemoteChat(ChatHandle):
         key: str | None = None,
     ) -> Snapshot:
         values: dict[str, Any] = {"labels": labels, "model": model, "effort": effort}
-        values["client_tools"] = client_tools
+        values |= {"agent": agent, "client_tools": client_tools}
         changes = {name: value for name, value in values.items() if value is not UNSET}
         if not changes:
             raise InvalidInput(
-                "there is nothing to change: give labels, model, effort or client_tools"
+                "there is nothing to change: give agent, labels, model, effort or client_tools"
             )
         if "labels" in changes:
             changes["labels"] = labels_of(changes["labels"])

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from holdfast.agent import Agent
 from holdfast.chat.child_reports import awaited_by
-from holdfast.chat.errors import ChatError, ChatNotFound, Fenced
+from holdfast.chat.errors import ChatError, ChatNotFound, Fenced, TooDeep
 from holdfast.chat.rows import Charge, ChatRow, Status, TurnOutcome
 from holdfast.chat.transitions import runner
 from holdfast.chat.transitions.runner import Leftover, Outcome
@@ -350,7 +350,7 @@ class Runner:
         decision = decide(turn, facts, rules)
         match decision:
             case CallModel():
-                return await self._answer()
+                return await self._hand_over() if self._agent_changed() else await self._answer()
             case RunCalls(calls):
                 await self._run_calls(calls)
             case SkipCalls(calls):
@@ -375,6 +375,18 @@ class Runner:
             case _:
                 assert_never(decision)
         return True
+
+    def _agent_changed(self) -> bool:
+        """Whether another agent continues from here on."""
+        chat = self._fenced.chat
+        return chat.next_agent is not None or chat.agent != self._agent.configured.name
+
+    async def _hand_over(self) -> bool:
+        """Release the chat to a worker that has its next agent, which may be this one."""
+        if self._fenced.chat.next_agent is not None:
+            await self._fenced.write(runner.switch_agent)
+        await self._release()
+        return False
 
     def _follow_settings(self) -> None:
         """Use what the chat sets now: its model, effort and client tools."""
@@ -596,12 +608,22 @@ class Runner:
             if len(actions) < len(outcome.waiting):
                 return True
         self._scope.screen.close()
-        chat = await self._fenced.write(
-            runner.require_action,
-            [journal.waiting_row(action) for action in actions],
-            {action.call.id: awaited_by(action) for action in actions if action.kind == "child"},
-            journal.timeouts(actions),
-        )
+        spawned = {one.call.id: new for one in actions if (new := journal.new_child(one))}
+        awaited = {one.call.id: awaited_by(one) for one in actions if one.kind == "child"}
+        awaited |= {call_id: [new.id] for call_id, new in spawned.items()}
+        try:
+            chat = await self._fenced.write(
+                runner.require_action,
+                [journal.waiting_row(action) for action in actions],
+                awaited,
+                journal.timeouts(actions),
+                spawned,
+            )
+        except TooDeep as error:  # inform the model
+            refused = [one.call for one in actions if one.call.id in spawned]
+            results = [tool_results.result(one, "failed", f"Not done: {error}") for one in refused]
+            await self._commit_results(ToolStepOutcome(results=tuple(results)))
+            return True
         self._observer.turned("requires_action")
         return chat.worker_id is not None
 

@@ -7,18 +7,20 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import json
 from msgspec.structs import replace
 
 from holdfast.agent import Agent
 from holdfast.chat.journal import NO_RESULT_TEXT
 from holdfast.chat.rows import JournalCall
 from holdfast.chat.transitions import runner
+from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel import tool_results
 from holdfast.kernel.call_admission import CallContext, Toolbox
 from holdfast.kernel.decide import Approved, AwaitingAction, CallState, Doubtful, Recorded
 from holdfast.kernel.events import Action, ToolFinished
 from holdfast.kernel.execute import Batch
-from holdfast.kernel.messages import ToolCall, ToolResult
+from holdfast.kernel.messages import ToolCall, ToolResult, user_message
 from holdfast.kernel.observer import UNOBSERVED_CHAT, ToolCallOutcome
 from holdfast.kernel.tool import Tool
 from holdfast.worker.fenced_chat import ChatMoved
@@ -272,6 +274,14 @@ class CallJournal:
             asked=action,
             started_at=None if earlier_row is None else earlier_row.started_at,
         )
+
+    def new_child(self, action: Action) -> NewChat | None:
+        """The child chat of a call that runs an agent; None for any other call."""
+        tool = self._tool(action.call.tool)
+        if tool is None or tool.runs is None or action.kind != "child":
+            return None
+        message = user_message(json.decode(action.arguments)["prompt"])
+        return NewChat(id=self._ports.new_id(), agent=tool.runs, message=message)
 
     def timeouts(self, actions: Sequence[Action]) -> dict[str, int]:
         """The timeouts of actions in microseconds, by call id."""

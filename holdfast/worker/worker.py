@@ -313,7 +313,7 @@ class Worker:
             running.stop_now()
             self._group.start_soon(self._start_after, running, chat)
             return
-        agent = self._agents[chat.agent]
+        agent = self._agents[chat.agent].durable
         runner = Runner(
             self._db, self._live, agent, chat, self._options, self._follow_up_on, self._observer
         )

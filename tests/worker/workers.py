@@ -56,7 +56,7 @@ class Life:
         self.agent = agent
         self.ports = world
         self.live = Live()
-        agents = {agent.name: agent}
+        agents = dict(agent.team)
         self.worker = Worker(self.faulty_db, self.live, agents, world, options, observer=observer)
         self._main: asyncio.Task[None] | None = None
         self._ready = anyio.Event()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias, Union
+from typing import Any, Final, TypeAlias, Union, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -46,6 +46,7 @@ from holdfast.chat.state_machine import Transition, check
 from holdfast.chat.transitions import user
 from holdfast.chat.transitions.interrupt import interrupt_tree
 from holdfast.kernel.messages import Message, ToolCall, encode
+from holdfast.kernel.tool import HandOff
 from holdfast.store.database import Changed, Claimable, Tx
 
 MAX_DEPTH: Final = 3
@@ -181,16 +182,16 @@ class Interrupt(Struct, frozen=True):
     chat: str
 
 
-Write: TypeAlias = Union[Spawn, SendTo, Interrupt]
+Write: TypeAlias = Union[Spawn, SendTo, Interrupt, HandOff]
 """A write requested by a call with effect `commit`, committed together with its result."""
 
 
 async def carry_out(parent: LockedChat, call_id: str, writes: Sequence[Write]) -> None:
-    """Carry out the writes of a call on children of this chat."""
+    """Carry out the writes of a call on this chat and its children."""
     for write in writes:
         match write:
             case Spawn(new_chat):
-                await _spawn(parent, call_id, new_chat)
+                await spawn(parent, call_id, new_chat)
             case SendTo(chat, message):
                 await _lock_down_to(parent, chat)
                 await user.send(parent.tx, chat, message)
@@ -199,9 +200,14 @@ async def carry_out(parent: LockedChat, call_id: str, writes: Sequence[Write]) -
                 child = await lock(parent.tx, chat)
                 await interrupt_tree(child)
                 await child.close()
+            case HandOff(agent):
+                parent.set(next_agent=agent)
+            case _:
+                assert_never(write)
 
 
-async def _spawn(parent: LockedChat, call_id: str, new_chat: NewChat) -> None:
+async def spawn(parent: LockedChat, call_id: str, new_chat: NewChat) -> None:
+    """Create a child chat for a call."""
     if parent.chat.depth >= MAX_DEPTH:
         raise TooDeep("generations of children", MAX_DEPTH)
     row = await parent.tx.one(

@@ -33,7 +33,7 @@ from holdfast.chat.rows import (
     can_hold,
 )
 from holdfast.chat.state_machine import TRANSITIONS, Transition
-from holdfast.chat.transitions.lifecycle import Write, carry_out
+from holdfast.chat.transitions.lifecycle import NewChat, Write, carry_out, spawn
 from holdfast.chat.transitions.user import continue_if_possible, with_answer
 from holdfast.kernel.decide import Recorded
 from holdfast.kernel.errors import Failure
@@ -82,7 +82,22 @@ async def commit_step(tx: Tx, fence: Fence, outcome: Outcome) -> Advanced:
     """Commit a step as a whole. Steps that only append use `commit_step.COMMIT_STEP`."""
     locked = await begin_fenced(tx, fence, Transition.COMMIT_STEP)
     await _take_outcome(locked, fence, outcome)
+    if locked.chat.next_agent is not None:
+        await _switch_if_no_call_is_open(locked)
     return await _end(locked)
+
+
+async def switch_agent(tx: Tx, fence: Fence) -> Advanced:
+    """Give the chat the agent that was chosen while calls of the current one were open."""
+    locked = await begin_fenced(tx, fence, Transition.COMMIT_STEP)
+    await _switch_if_no_call_is_open(locked)
+    return await _end(locked)
+
+
+async def _switch_if_no_call_is_open(locked: LockedChat) -> None:
+    agent = locked.chat.next_agent
+    if agent is not None and not await open_calls(locked.tx, locked.chat.id):
+        await locked.use_agent(agent)
 
 
 async def _take_outcome(locked: LockedChat, fence: Fence, outcome: Outcome) -> None:
@@ -252,13 +267,20 @@ async def require_action(
     waiting: Sequence[JournalCall],
     children: Mapping[str, Sequence[str]] | None = None,
     timeouts: Mapping[str, int] | None = None,
+    spawned: Mapping[str, NewChat] | None = None,
 ) -> Advanced:
-    """Let the chat wait for actions, unless a call can run after all."""
+    """Let the chat wait for actions, unless a call can run after all.
+
+    `spawned` has the child chats of calls that run an agent. They are created together with the
+    rows of their calls, and so only once.
+    """
     locked = await begin_fenced(tx, fence, Transition.REQUIRE_ACTION)
     journal = await read_journal(tx, fence.chat)
     for call in waiting:
         if call.call_id not in journal:
             await put_call(locked, _with_deadline(locked, call, timeouts))
+            if spawned is not None and call.call_id in spawned:
+                await spawn(locked, call.call_id, spawned[call.call_id])
     for call_id, child_ids in (children or {}).items():
         await tx.execute_many(
             """

@@ -58,7 +58,9 @@ SENDS: Final[Mapping[Deliver, Transition]] = {
 }
 
 
-UPDATABLE: Final = frozenset({"title", "labels", "model", "effort", "rules", "client_tools"})
+UPDATABLE: Final = frozenset(
+    {"agent", "title", "labels", "model", "effort", "rules", "client_tools"}
+)
 
 
 class Sent(Struct, frozen=True):
@@ -399,20 +401,40 @@ async def continue_if_possible(locked: LockedChat) -> None:
 
 
 async def update(tx: Tx, chat_id: str, changes: Mapping[str, Any]) -> ChatRow:
-    """Change title, labels, model, effort, rules or client tools; all or nothing."""
+    """Change agent, title, labels, model, effort, rules or client tools; all or nothing."""
     locked = await begin(tx, chat_id, Transition.UPDATE)
     if unknown_columns := sorted(changes.keys() - UPDATABLE):
         raise InvalidInput(
             f"cannot change {', '.join(unknown_columns)}: use one of {', '.join(sorted(UPDATABLE))}"
         )
-    for name in ("title", "model", "effort"):
+    for name in ("agent", "title", "model", "effort"):
         check_text(name, changes.get(name))
     if "title" in changes:
         locked.set(titled_by="person" if changes["title"] is not None else None)
     if "client_tools" in changes:
         changes = {**changes, "client_tools": changes["client_tools"] or None}
-    locked.set(**changes)
+    agent = changes.get("agent")
+    locked.set(**{name: value for name, value in changes.items() if name != "agent"})
+    if agent is not None:
+        await _choose_agent(locked, agent)
     return await locked.close()
+
+
+async def _choose_agent(locked: LockedChat, agent: str) -> None:
+    """Give the chat another agent: now, or once a step and its calls have ended.
+
+    The calls of an answer belong to the agent that it was written for.
+    """
+    chat = locked.chat
+    is_driven = chat.status is Status.INTERRUPTING or (
+        chat.status is Status.RUNNING and chat.worker_id is not None
+    )
+    if agent == chat.agent:
+        locked.set(next_agent=None)
+    elif is_driven or await open_calls(locked.tx, chat.id):
+        locked.set(next_agent=agent)
+    else:
+        await locked.use_agent(agent)
 
 
 async def set_generated_title(

@@ -182,6 +182,9 @@ class ChangeChat(RequestStruct, frozen=True):
     archived: bool | UnsetType = UNSET
     pinned: bool | UnsetType = UNSET
     """Whether the chat is pinned, for the caller alone."""
+    agent: Name | UnsetType = UNSET
+    """Name of the agent that continues the chat: from the next step on, or once the open calls of
+    the current agent have ended."""
     model: ModelName | UnsetType | None = UNSET
     """New model; None: the agent's own."""
     effort: Effort | UnsetType | None = UNSET
@@ -192,14 +195,18 @@ class ChangeChat(RequestStruct, frozen=True):
 @operation("PATCH", "/chats/{chat}", "Change a chat: all given fields, or none")
 async def change_chat(call: ApiCall, chat: Chat, body: ChangeChat) -> ReaderChat:
     changes = _changes(body)
-    unchanged = (body.archived, body.pinned, body.client_tools)
+    unchanged = (body.archived, body.pinned, body.agent, body.client_tools)
     if not changes and all(value is UNSET for value in unchanged):
         fields = ", ".join(ChangeChat.__struct_fields__)
         raise BadBody(f"there is nothing to change: send one of {fields}")
-    call.server.host.check_choice(chat.agent, changes.get("model"), changes.get("effort"))
+    agent = chat.agent
+    if body.agent is not UNSET:
+        agent = changes["agent"] = call.server.host.agent(body.agent).name
+    call.server.host.check_choice(agent, changes.get("model"), changes.get("effort"))
     if body.client_tools is not UNSET:
-        agent = call.server.host.agent(chat.agent)
-        changes["client_tools"] = check_client_tools(agent, client_tools_of(body.client_tools))
+        changes["client_tools"] = check_client_tools(
+            call.server.host.agent(agent), client_tools_of(body.client_tools)
+        )
 
     async def change(tx: Tx) -> ReaderChat:
         row = await _change(tx, await read_chat(tx, chat.id), changes, body.archived)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final, Literal
 
+from holdfast.agent import Agent
 from holdfast.chat.rows import Queued
 from holdfast.chat.transitions.lifecycle import Interrupt, NewChat, SendTo, Spawn
 from holdfast.kernel.errors import ConfigError
@@ -22,21 +23,22 @@ ID: Final = {**TEXT, "description": "The id returned by spawn_agent"}
 
 
 def subagents(
-    agents: Sequence[str] = (),
+    agents: Sequence[str | Agent] = (),
     *,
     timeout: float | None = None,
     new_id: Callable[[], str] = fresh_id,
 ) -> list[Tool]:
     """Tools to spawn, list, message, interrupt and await children.
 
-    `agents`: names of the agents that may be spawned; the first is the default. `timeout`: maximum
+    `agents`: the agents that may be spawned, or their names; the first is the default. An agent's
+    description tells the model what it is for. `timeout`: maximum
     seconds to wait for children; then the model gets the reports of those that finished, and the
     status of the others.
     """
     if isinstance(agents, str) or not agents:
         raise ConfigError("subagents needs at least one agent: list those that may be spawned")
     return [
-        _spawn_agent(tuple(agents), new_id),
+        _spawn_agent(agents, new_id),
         _list_agents(),
         _message_agent(new_id),
         _interrupt_agent(),
@@ -44,18 +46,32 @@ def subagents(
     ]
 
 
-def _spawn_agent(agents: tuple[str, ...], new_id: Callable[[], str]) -> Tool:
-    async def spawn_agent(prompt: str, agent: str = agents[0], title: str | None = None) -> Commit:
+def _spawn_agent(given: Sequence[str | Agent], new_id: Callable[[], str]) -> Tool:
+    agents = {one if isinstance(one, str) else one.name: one for one in given}
+    default = next(iter(agents))
+
+    async def spawn_agent(prompt: str, agent: str = default, title: str | None = None) -> Commit:
         child = new_id()
         new = NewChat(id=child, agent=agent, message=user_message(prompt), title=title)
         return Commit({"agent": child}, (Spawn(new),))
 
     properties = {
         "prompt": {**TEXT, "description": "Everything the agent needs to know"},
-        "agent": {"enum": list(agents), "description": f"Which agent. Default: {agents[0]}"},
+        "agent": {"enum": list(agents), "description": _choice(agents, default)},
         "title": {**TEXT, "description": "Title of the task, in a few words"},
     }
-    return _tool("spawn_agent", spawn_agent, properties, ["prompt"])
+    tool = _tool("spawn_agent", spawn_agent, properties, ["prompt"])
+    tool.agents = {name: None if isinstance(one, str) else one for name, one in agents.items()}
+    return tool
+
+
+def _choice(agents: Mapping[str, str | Agent], default: str) -> str:
+    described = [
+        f"\n- {name}: {one.description}"
+        for name, one in agents.items()
+        if not isinstance(one, str) and one.description
+    ]
+    return "".join([f"Which agent. Default: {default}", *described])
 
 
 def _list_agents() -> Tool:

@@ -144,6 +144,7 @@ export interface Schemas {
     labels?: Record<string, string>;
     archived?: boolean;
     pinned?: boolean;
+    agent?: string;
     model?: string | null;
     effort?: "high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh" | null;
     client_tools?: Array<Schemas["ClientToolBody"]>;
@@ -633,6 +634,8 @@ export interface Schemas {
     id: string;
     owner: string;
     agent: string;
+    /** @default null */
+    next_agent?: string | null;
     title: string | null;
     titled_by: "model" | "person" | null;
     labels: Record<string, string>;
@@ -772,6 +775,8 @@ export interface Schemas {
     id: string;
     owner: string;
     agent: string;
+    /** @default null */
+    next_agent?: string | null;
     title: string | null;
     titled_by: "model" | "person" | null;
     labels: Record<string, string>;
