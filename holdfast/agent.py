@@ -21,6 +21,7 @@ from holdfast.kernel.events import Action
 from holdfast.kernel.handoff import agent_after
 from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Inbox
+from holdfast.kernel.instructions import DynamicBlock, Instructions, instruction_blocks
 from holdfast.kernel.keywords import check_keywords
 from holdfast.kernel.loop import Loop
 from holdfast.kernel.messages import Message, Prompt, ToolCall, ToolResult, user_message
@@ -64,8 +65,9 @@ class Agent(Struct, metaclass=EntryMeta, frozen=True, kw_only=True, dict=True):
     models: Callable[[str], Model] | None = None
     """Resolves a model's name: this one's, and those that chats choose. None: `holdfast.model`,
     configured by the environment."""
-    instructions: str | Sequence[Block] = ""
-    """System prefix of every request."""
+    instructions: Instructions = ""
+    """System prefix of every request: text, functions of the context, or a list of these. Functions
+    are called once in each turn, and what they return is part of the history."""
     tools: Sequence[Tool | Callable[..., Any]] = ()
     """Tools that the model may call."""
     provider_tools: Sequence[ProviderTool] = ()
@@ -131,7 +133,8 @@ class Agent(Struct, metaclass=EntryMeta, frozen=True, kw_only=True, dict=True):
         structs.force_setattr(self, "provider_tools", provided)
         structs.force_setattr(self, "tools", tools)
         structs.force_setattr(self, "middleware", middleware)
-        structs.force_setattr(self, "instructions", _instructions(self.instructions))
+        given, blocks = self.instructions, instruction_blocks(self.instructions)
+        structs.force_setattr(self, "instructions", given if isinstance(given, str) else blocks)
 
     @cached_property
     def toolset(self) -> Mapping[str, Tool]:
@@ -167,20 +170,31 @@ class Agent(Struct, metaclass=EntryMeta, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def cache_key(self) -> str:
-        """Key that is equal for all requests with the same prefix: instructions and tools."""
+        """Key that is equal for all requests with the same prefix: instructions and tools. What
+        functions return does not change it."""
         from hashlib import blake2b  # brings OpenSSL: not before an agent runs
 
         begins = repr((self.system, self.specs, self.provider_tools))
         return blake2b(begins.encode(errors="backslashreplace"), digest_size=16).hexdigest()
 
     @cached_property
+    def prefix(self) -> tuple[Block | DynamicBlock, ...]:
+        """The blocks of the instructions."""
+        return instruction_blocks(self.instructions)
+
+    @cached_property
     def system(self) -> tuple[Block, ...]:
-        """The instructions as the system prefix of every request."""
-        return _blocks(self.instructions)
+        """The blocks of the instructions that are the same in every request."""
+        return tuple(block for block in self.prefix if isinstance(block, Block))
+
+    @cached_property
+    def dynamic(self) -> tuple[DynamicBlock, ...]:
+        """The blocks of the instructions that functions return."""
+        return tuple(block for block in self.prefix if isinstance(block, DynamicBlock))
 
     @cached_property
     def overhead(self) -> int:
-        """Estimated tokens of the prefix of every request: instructions and tools."""
+        """Estimated tokens of the prefix of every request: text of the instructions, and tools."""
         described = [(spec.description, str(spec.schema)) for spec in self.specs]
         texts = [block.text for block in self.system]
         return sum(map(estimate_text, chain(texts, *described)))
@@ -462,21 +476,3 @@ def _check_tool_choice(
             f"tool_choice is {settings.tool_choice!r}, and no tool has this name: "
             f"use 'auto', 'none', 'required' or one of {', '.join(names)}"
         )
-
-
-def _instructions(given: Any) -> str | tuple[Block, ...]:
-    if isinstance(given, str):
-        return given
-    if not isinstance(given, Iterable):
-        raise ConfigError(f"instructions are {given!r}: use text, or a list of Block(…)")
-    blocks = tuple(given)
-    for block in blocks:
-        if not isinstance(block, Block):
-            raise ConfigError(f"instructions contain {block!r}: use Block(…)")
-    return blocks
-
-
-def _blocks(instructions: str | Sequence[Block]) -> tuple[Block, ...]:
-    if isinstance(instructions, str):
-        return (Block(instructions, cache=True),) if instructions else ()
-    return tuple(instructions)

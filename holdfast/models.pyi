@@ -4,6 +4,9 @@
 from holdfast.kernel.fallback import (
     Fallback as Fallback,
 )
+from holdfast.kernel.instructions import (
+    DynamicBlock as DynamicBlock,
+)
 from holdfast.kernel.model import (
     Block as Block,
 )

@@ -152,7 +152,7 @@ class NoWindow:
         ),
         pytest.param({"instructions": None}, "instructions.*text", id="no_instructions"),
         pytest.param({"instructions": 5}, "instructions.*text", id="number_as_instructions"),
-        pytest.param({"instructions": ["Be brief."]}, "instructions.*Block", id="texts_as_blocks"),
+        pytest.param({"instructions": [5]}, "instructions.*Block", id="numbers_as_blocks"),
         pytest.param({"tools": [5]}, "5 is not a tool.*@tool", id="number_as_tool"),
         pytest.param({"tools": ["add"]}, "'add' is not a tool", id="text_as_tool"),
         pytest.param({"tools": add}, "tools.*list", id="one_tool"),

@@ -33,9 +33,10 @@ from holdfast.kernel.messages import (
 )
 
 Format = Literal["jsonl", "markdown"]
-EXPORT_FORMAT: Final = 3
-"""Version of the export format. 2 added files; 3 added times of tool results and answers."""
-READABLE_FORMATS: Final = frozenset({1, 2, 3})
+EXPORT_FORMAT: Final = 4
+"""Version of the export format. 2 added files; 3 added times of tool results and answers; 4 added
+evaluated instructions."""
+READABLE_FORMATS: Final = frozenset({1, 2, 3, 4})
 """Versions that can be parsed. Fields that an earlier version lacks are absent."""
 
 

@@ -107,6 +107,8 @@ def _shape(number: int, message: Message) -> Iterator[Complaint]:
     elif message.role == "tool":
         if len(message.results) < len(message.parts):
             yield 4, where, "a message of results has something else in it"
+    elif message.evaluation is not None and sum(message.evaluation.counts) != len(message.parts):
+        yield 4, where, "its functions returned another number of parts than it has"
     elif message.role != "assistant":
         if without_calls(message) != message:
             yield 4, where, "only answers have calls, and only messages of results have results"

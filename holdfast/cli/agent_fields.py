@@ -64,7 +64,9 @@ def as_data(kind: Any) -> Any | None:
     if origin is Literal or kind in (str, int, float, bool):
         return kind
     if isinstance(origin, type) and issubclass(origin, Struct):
-        return origin if data_fields(origin) else None
+        fields = data_fields(origin)
+        required = {field.name for field in structs.fields(origin) if field.required}
+        return origin if fields and required <= fields.keys() else None
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return kind if parameters[:1] == (str,) else None
     if isinstance(origin, type) and issubclass(origin, Sequence) and parameters:

@@ -66,7 +66,7 @@ class Facts(Struct, frozen=True):
     calls: Mapping[str, CallState] = {}
     """States of the open calls, by call id."""
     context_due: bool = False
-    """Whether context of the workspace is to be loaded."""
+    """Whether context is to be loaded: the instructions of this turn are not evaluated yet."""
     at_rest: bool = False
     """Whether the chat was idle when the compaction was requested."""
     resumed: bool = False
@@ -141,7 +141,7 @@ class Recover(Struct, frozen=True):
 
 
 class LoadContext(Struct, frozen=True):
-    """Append context of the workspace."""
+    """Append context: the evaluated instructions of this turn."""
 
 
 class Finish(Struct, frozen=True):

@@ -18,6 +18,8 @@ class History:
         self.turn: Turn = fold_all(self._messages)
         self.call_ids = {call.id for message in self._messages for call in message.calls}
         """Ids of all calls; a new call with one of them gets another id."""
+        self._unchanged_in = -1
+        """`turn.began` of the turn whose evaluated instructions equal the ones before."""
 
     def append(self, message: Message) -> int:
         """Append a message. Returns its position."""
@@ -47,6 +49,19 @@ class History:
         if removed is not NOTHING_REMOVED:
             self._projection.removed = NOTHING_REMOVED
         return removed
+
+    def instructions_stay(self) -> bool:
+        """Whether the newest evaluation of instructions is that of this turn.
+
+        An evaluation that equals the one before is not committed. From the first answer of a turn
+        on, its evaluation stays.
+        """
+        turn = self.turn
+        return turn.instructed or turn.steps > 0 or self._unchanged_in == turn.began
+
+    def keep_instructions(self) -> None:
+        """Note that this turn's instructions equal the newest ones in the history."""
+        self._unchanged_in = self.turn.began
 
     def last_answer(self) -> Message | None:
         """The last answer that models may see; a failed one is for people only."""

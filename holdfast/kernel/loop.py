@@ -55,6 +55,7 @@ from holdfast.kernel.handoff import handover_note
 from holdfast.kernel.history import History
 from holdfast.kernel.hook_context import ChatInfo, Context
 from holdfast.kernel.inbox import Inbox, Interrupted
+from holdfast.kernel.instructions import evaluate, instructions_due
 from holdfast.kernel.messages import (
     AskedBy,
     Injection,
@@ -188,6 +189,8 @@ class Loop:
         self._prepared = PreparedAgent.of(agent, self._observer.around)
         self._model = self._prepared.model
         self._policy = agent.policy
+        self._functions = len(agent.dynamic)
+        """Number of functions of the instructions."""
         self._info = ChatInfo(agent=agent.name)
         self._active: frozenset[str] | None = None
 
@@ -290,7 +293,7 @@ class Loop:
             case Recover():
                 self._inject("recovery", self._policy.wording.recovery)
             case LoadContext():
-                raise AssertionError("a run in memory has no workspace")
+                await self._load_context()
             case Finish(reason):
                 return await self._finish(reason)
             case Fail():
@@ -302,12 +305,14 @@ class Loop:
     def _facts(self) -> Facts:
         batch = self._batch
         early = batch is not None and batch.busy
-        if not (early or self._inbox.steering or self._compaction or self._journal):
+        due = self._functions > 0 and instructions_due(self._agent, self._history)
+        if not (early or self._inbox.steering or self._compaction or self._journal or due):
             return RESUMED if self._resumed else NO_FACTS
         calls = self._journal
         if batch is not None and early:
             calls = {**calls, **batch.states(steering=bool(self._inbox.steering))}
-        return Facts(bool(self._inbox.steering), self._compaction, calls, resumed=self._resumed)
+        steering = bool(self._inbox.steering)
+        return Facts(steering, self._compaction, calls, due, resumed=self._resumed)
 
     def _context(self) -> Context:
         return Context(self._info, self._history.turn, lambda: self._history.messages)
@@ -328,6 +333,27 @@ class Loop:
 
     def _inject(self, why: Injection, text: str) -> None:
         self._deliver(why, (injected(text, why),))
+
+    # --- instructions ---
+
+    async def _load_context(self) -> None:
+        """Evaluate the instructions of this turn, and commit them if they changed."""
+        agent, interruption, attempt = self._agent, self._interruption, 0
+        while True:
+            attempt = self._attempts = attempt + 1
+            try:
+                messages = await evaluate(agent, self._history, self._context(), interruption)
+            except Interrupted:
+                return
+            except Exception as error:
+                failure = classify(error)
+                await self._backoff.wait_or_give_up(failure, attempt, inbox=self._inbox)
+            else:
+                for message in messages:
+                    self._commit(message)
+                return
+            if self._inbox.steering or interruption.requested:
+                return
 
     # --- calling the model ---
 

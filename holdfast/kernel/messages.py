@@ -25,6 +25,7 @@ MessageKind = Literal[
     "injected",  # written by the loop for the model: see `Injection`
     "marker",  # tells the model what happened, for example that the user interrupted
     "context",  # instructions of a workspace; survives a compaction
+    "instructions",  # what functions of the agent's instructions returned: see `Evaluation`
     "note",  # tells people what happened
 ]
 Injection = Literal[
@@ -57,7 +58,7 @@ Metadata: TypeAlias = Mapping[str, Any]
 
 MAX_FILE: Final = 32 * 1024 * 1024
 """Maximum bytes of a file that `File.from_path` reads, unless it is told otherwise."""
-TRANSPARENT: Final = frozenset({"checkpoint", "marker", "context", "note"})
+TRANSPARENT: Final = frozenset({"checkpoint", "marker", "context", "instructions", "note"})
 """Message kinds that are ignored when *the last message* decides the next step."""
 MARKER_TEXTS: Final[Mapping[MarkerKind, str]] = {
     "interrupted_answer": "[The user interrupted while you were answering.]",
@@ -290,6 +291,17 @@ class Checkpoint(Value, frozen=True):
     """Maximum tokens of those context messages; the oldest is cut to fit."""
 
 
+class Evaluation(Value, frozen=True):
+    """Which functions of an agent's instructions returned the parts of a message."""
+
+    agent: str
+    """Name of the agent."""
+    counts: tuple[int, ...]
+    """Number of parts that each function returned, in the order of the functions."""
+    cached: tuple[int, ...] = ()
+    """Indexes of the parts that end a cached part of the system prefix."""
+
+
 class Message(Value, frozen=True):
     """One entry of a history. `kind` is its origin; `visibility` states who may see it."""
 
@@ -309,10 +321,16 @@ class Message(Value, frozen=True):
     """Purpose of an injected message."""
     runtime: int | None = None
     """Milliseconds from the request to the end of the answer."""
+    evaluation: Evaluation | None = None
+    """Origin of the parts of evaluated instructions."""
 
     def __post_init__(self) -> None:
         if self.kind == "checkpoint" and self.checkpoint is None:
             raise ConfigError("a checkpoint message needs its positions: set checkpoint")
+        if self.kind == "instructions" and self.evaluation is None:
+            raise ConfigError(
+                "evaluated instructions need the origin of their parts: set evaluation"
+            )
 
     @property
     def text(self) -> str:
@@ -406,10 +424,11 @@ def note(text: str) -> Message:
 
 # --- JSON ---------------------------------------------------------------------------------------
 
-MESSAGE_FORMAT: Final = 2
-"""Version of the message format. 2 added the times of tool results and the runtime of answers."""
-READABLE_FORMATS: Final = frozenset({1, 2})
-"""Versions that can be read. Version 1 is version 2 without times."""
+MESSAGE_FORMAT: Final = 3
+"""Version of the message format. 2 added the times of tool results and the runtime of answers; 3
+added evaluated instructions."""
+READABLE_FORMATS: Final = frozenset({1, 2, 3})
+"""Versions that can be read. Each is the newest without what later ones added."""
 
 ESCAPE: Final = "\ue000"
 """Escape character: followed by four hexadecimal digits, a code point that stores cannot hold.

@@ -106,6 +106,11 @@ class RemovedParts(Struct, frozen=True):
 NOTHING_REMOVED: Final = RemovedParts()
 
 
+def is_sent(message: Message) -> bool:
+    """Whether a request may have this message. Evaluated instructions are in its system prefix."""
+    return message.visibility != "user" and message.kind != "instructions"
+
+
 class Projection:
     """The messages of the next request, kept up to date as the history grows.
 
@@ -133,7 +138,7 @@ class Projection:
             removed = self.removed
             self._rebuild()
             self.removed = removed
-        elif message.visibility != "user":
+        elif is_sent(message):
             self._append(message)
 
     def messages(self) -> tuple[Message, ...]:
@@ -241,7 +246,7 @@ def repaired(messages: Sequence[Message], trim: Trim) -> Projection:
     """
     projection = Projection((), trim)
     for message in messages:
-        if message.visibility != "user":
+        if is_sent(message):
             projection._append(message)
     return projection
 
@@ -323,7 +328,7 @@ def view(history: Sequence[Message], trim: Trim) -> list[Message]:
     """The messages that models may see: from the last checkpoint on, without those for people."""
     message = last_checkpoint(history)
     if message is None or message.checkpoint is None:
-        return [m for m in history if m.visibility != "user"]
+        return [m for m in history if is_sent(m)]
     checkpoint = message.checkpoint
     start = covered(history)
     seen = _pinned_context(history, checkpoint, start)
@@ -334,7 +339,7 @@ def view(history: Sequence[Message], trim: Trim) -> list[Message]:
         seen.append(history[pinned])
     for position in range(start, len(history)):
         current = history[position]
-        if current.kind == "checkpoint" or current.visibility == "user":
+        if current.kind == "checkpoint" or not is_sent(current):
             continue
         seen.append(shorten(current, trim) if position < checkpoint.trims else current)
     return seen
@@ -439,8 +444,8 @@ def plan_cut(
     room = keep
     for position in range(len(history) - 1, least - 1, -1):
         message = history[position]
-        if message.visibility == "user" or message.kind == "checkpoint":
-            continue  # is not sent
+        if message.kind == "checkpoint" or not is_sent(message):
+            continue
         room -= estimate(message)
         if room < 0:
             break

@@ -214,6 +214,9 @@ class Policy(Struct, metaclass=EntryMeta, frozen=True, kw_only=True):
     """Maximum times in one turn that the model is asked again for an answer of the output type."""
     guard_timeout: float = 30.0
     """Timeout of the stop guard; a longer check ends the run with an error."""
+    instructions_timeout: float = 30.0
+    """Timeout of each function of the agent's instructions; a longer one is called again, like one
+    that raises."""
     buffer: int = 64
     """Events buffered for a slow reader before the run waits for it."""
     retry: Retry = Retry()
@@ -228,7 +231,7 @@ class Policy(Struct, metaclass=EntryMeta, frozen=True, kw_only=True):
                 raise ConfigError(f"{name} is {getattr(self, name)!r}: use {kind.__name__}(…)")
         _whole(1, max_steps=self.max_steps, buffer=self.buffer)
         _whole(0, recoveries=self.recoveries, repairs=self.repairs)
-        _above(0, guard_timeout=self.guard_timeout)
+        _above(0, guard_timeout=self.guard_timeout, instructions_timeout=self.instructions_timeout)
 
 
 UNKNOWN_WINDOW_RESULT: Final = 64 * 1024

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, Union, cast
 
-import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.kernel.call_admission import Middleware, Toolbox
 from holdfast.kernel.decide import Rules, size
-from holdfast.kernel.errors import ConfigError, PrepareError, describe
+from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.history import History
+from holdfast.kernel.hook_call import call_hook
 from holdfast.kernel.hook_context import Context
-from holdfast.kernel.inbox import Interrupted, Interruption
+from holdfast.kernel.inbox import Interruption
+from holdfast.kernel.instructions import system_prefix
 from holdfast.kernel.messages import AskedBy, Message
 from holdfast.kernel.model import Model, Request, Settings, ToolSpec, settings_for
-from holdfast.kernel.model_context import NOTHING_REMOVED, RemovedParts, Trim, repaired, worded
+from holdfast.kernel.model_context import (
+    NOTHING_REMOVED,
+    RemovedParts,
+    Trim,
+    estimate,
+    repaired,
+    worded,
+)
 from holdfast.kernel.policy import max_result
 from holdfast.kernel.summary_checkpoint import CompactionInput
 
@@ -134,10 +141,11 @@ class PreparedAgent(Struct, frozen=True, kw_only=True):
 
     def compaction_input(self, history: History, asked_by: AskedBy | None) -> CompactionInput:
         """The values on which a compaction is decided."""
+        newest = history.turn.instructions
         return CompactionInput(
             history.messages,
             self.size(history),
-            self.rules.overhead,
+            self.rules.overhead + (0 if newest is None else estimate(newest)),
             self.rules.limit,
             self.window,
             asked_by,
@@ -153,27 +161,10 @@ async def active_tools(
     and `PrepareError` if the hook fails."""
     if agent.active is None:
         return None
-    names = await _ask("active", interruption, agent.active, context)
+    names = await call_hook("active", interruption, agent.active, context)
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise ConfigError(f"active returned {names!r}: return a list of tool names")
     return frozenset(names)
-
-
-async def _ask(
-    name: str, interruption: Interruption, hook: Callable[..., Any], *args: object
-) -> Any:
-    """Call a hook. An exception becomes a `PrepareError`, which is retried."""
-    try:
-        answer = hook(*args)
-        if not inspect.isawaitable(answer):
-            return answer
-        with anyio.CancelScope() as scope, interruption.stops(scope.cancel):
-            if interruption.requested:
-                scope.cancel()
-            return await answer
-    except Exception as error:
-        raise PrepareError(f"{name} failed: {describe(error)}") from error
-    raise Interrupted
 
 
 def _log_removed(source: str, removed: RemovedParts) -> None:
@@ -210,7 +201,7 @@ async def build_request(
     if active is not None:
         specs = tuple(spec for spec in specs if spec.name in active)
     if agent.project is not None:
-        projected = await _ask("project", interruption, agent.project, context, messages)
+        projected = await call_hook("project", interruption, agent.project, context, messages)
         if not isinstance(projected, Sequence) or not all(
             isinstance(message, Message) for message in projected
         ):
@@ -221,7 +212,7 @@ async def build_request(
             _log_removed("what project returned", projection.removed)
     form = agent.form
     return Request(
-        system=agent.system,
+        system=system_prefix(agent, history),
         messages=messages,
         tools=specs,
         provider_tools=tuple(agent.provider_tools),

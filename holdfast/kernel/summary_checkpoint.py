@@ -31,6 +31,7 @@ from holdfast.kernel.model_context import (
     Trim,
     covered,
     estimate_text,
+    is_sent,
     last_checkpoint,
     plan_context,
     plan_cut,
@@ -293,7 +294,7 @@ def _to_summarize(now: CompactionInput, cut: CompactionPlan) -> Sequence[Message
     """Messages that the summary replaces. Pinned context is sent separately."""
     positions = range(covered(now.history), cut.covers)
     there = [now.history[at] for at in positions if at not in cut.context]
-    return worded([message for message in there if message.visibility != "user"], now.wording)
+    return worded([message for message in there if is_sent(message)], now.wording)
 
 
 def _shares(now: CompactionInput, memory: str) -> tuple[int, int | None]:

@@ -71,6 +71,12 @@ class Turn(Struct, frozen=True, gc=False):
     turn has a summary."""
     relieved: bool = False
     """Whether a checkpoint was written since the last answer."""
+    began: int = 0
+    """Number of messages up to the one that started this turn; 0 without one."""
+    instructions: Message | None = None
+    """The newest evaluation of the agent's instructions."""
+    instructed: bool = False
+    """Whether that was made in this turn."""
 
 
 def fold(turn: Turn, message: Message) -> Turn:
@@ -84,6 +90,8 @@ def fold(turn: Turn, message: Message) -> Turn:
             return _prompt(turn, message)
         case "checkpoint":
             return _checkpoint(turn, message)
+        case "instructions":
+            return _instructions(turn, message)
         case _:
             return _transparent(turn, message)
 
@@ -120,6 +128,9 @@ def _answer(turn: Turn, message: Message) -> Turn:
         compactable=turn.compactable + 1,
         summarized=turn.summarized,
         size_after=_request_of(turn, message) if first else turn.size_after,
+        began=turn.began,
+        instructions=turn.instructions,
+        instructed=turn.instructed,
     )
 
 
@@ -168,6 +179,9 @@ def _results(turn: Turn, message: Message) -> Turn:
         summarized=turn.summarized,
         size_after=turn.size_after,
         relieved=turn.relieved,
+        began=turn.began,
+        instructions=turn.instructions,
+        instructed=turn.instructed,
     )
 
 
@@ -240,6 +254,8 @@ def _prompt(turn: Turn, message: Message) -> Turn:
         passed=(),
         summarized=False,
         size_after=None,
+        began=turn.length + 1,
+        instructed=False,
     )
 
 
@@ -257,6 +273,18 @@ def _checkpoint(turn: Turn, message: Message) -> Turn:
     if not checkpoint.summarized:
         return common
     return replace(common, compactable=0, summarized=True)
+
+
+def _instructions(turn: Turn, message: Message) -> Turn:
+    """An evaluation replaces the one before it in the system prefix."""
+    replaced = 0 if turn.instructions is None else estimate(turn.instructions)
+    return replace(
+        turn,
+        length=turn.length + 1,
+        size=max(0, turn.size + estimate(message) - replaced),
+        instructions=message,
+        instructed=True,
+    )
 
 
 def _transparent(turn: Turn, message: Message) -> Turn:

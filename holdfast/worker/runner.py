@@ -44,6 +44,7 @@ from holdfast.kernel.events import Action
 from holdfast.kernel.execute import Batch
 from holdfast.kernel.failure_log import log_failure, log_retry
 from holdfast.kernel.inbox import Interrupted
+from holdfast.kernel.instructions import evaluate, instructions_due
 from holdfast.kernel.messages import (
     Injection,
     Message,
@@ -344,13 +345,16 @@ class Runner:
             fenced.steering,
             fenced.chat.compaction,
             journal.states() if turn.open else {},
+            self._context_due(),
             at_rest=fenced.chat.outcome is not None,
             resumed=self._progress != "stepped",
         )
         decision = decide(turn, facts, rules)
         match decision:
+            case CallModel() | LoadContext() if self._agent_changed():
+                return await self._hand_over()
             case CallModel():
-                return await self._hand_over() if self._agent_changed() else await self._answer()
+                return await self._answer()
             case RunCalls(calls):
                 await self._run_calls(calls)
             case SkipCalls(calls):
@@ -367,7 +371,7 @@ class Runner:
             case Recover():
                 await self._inject("recovery", self._agent.agent.policy.wording.recovery)
             case LoadContext():
-                raise AssertionError("LoadContext needs a workspace, and chats have none yet")
+                return await self._load_context()
             case Finish(reason):
                 return await self._finish(reason)
             case Fail():
@@ -406,6 +410,32 @@ class Runner:
 
     async def _inject(self, why: Injection, text: str) -> None:
         await self._fenced.commit((injected(text, why),))
+
+    # --- instructions ---
+
+    def _context_due(self) -> bool:
+        agent = self._agent.agent
+        return bool(agent.dynamic) and instructions_due(agent, self._fenced.history)
+
+    async def _load_context(self) -> bool:
+        """Evaluate the instructions of this turn, and commit them if they changed. False if this
+        runner has nothing left to do, as after a failed attempt at an answer."""
+        fenced, interruption = self._fenced, self._scope.interruption
+        agent, context = self._agent.agent, fenced.context()
+        try:
+            messages = await evaluate(agent, fenced.history, context, interruption)
+        except Interrupted:
+            raise Stopped from None
+        except Exception as error:
+            failure = classify(error)
+            attempt = Attempt(leftover=fenced.leftover(), error=error, failure=failure)
+            try:
+                return await self._after_failure(attempt, failure)
+            finally:
+                del attempt  # the traceback of its error refers to this frame
+        if messages:
+            await fenced.commit(messages)
+        return True
 
     # --- an answer of the model ---
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from holdfast.kernel.messages import (
     AskedBy,
     Checkpoint,
+    Evaluation,
     File,
     FinishReason,
     Message,
@@ -86,6 +87,12 @@ def marker(text: str = "[The user interrupted.]") -> Message:
 
 def context(text: str = "Use tabs.") -> Message:
     return Message("user", (Text(text),), "context", "model")
+
+
+def instructions(text: str = "It is Monday.") -> Message:
+    """Evaluated instructions of an agent with one function."""
+    evaluation = Evaluation("agent", (1,))
+    return Message("system", (Text(text),), "instructions", "model", evaluation=evaluation)
 
 
 def checkpoint(
@@ -186,7 +193,10 @@ answers: Final = st.builds(
 )
 result_messages: Final = st.lists(made_results, max_size=3).map(results_message)
 asides: Final = st.one_of(
-    st.builds(marker, words), st.builds(context, words), st.builds(note, words)
+    st.builds(marker, words),
+    st.builds(context, words),
+    st.builds(instructions, words),
+    st.builds(note, words),
 )
 checkpoints: Final = st.builds(
     checkpoint,

@@ -17,6 +17,7 @@ from holdfast.kernel.messages import (
     TRANSPARENT,
     Checkpoint,
     Content,
+    Evaluation,
     File,
     FinishReason,
     Injection,
@@ -119,7 +120,7 @@ messages: Final = st.builds(
     Message,
     literal(MessageRole),
     st.lists(parts, max_size=4).map(tuple),
-    literal(MessageKind).filter(lambda kind: kind != "checkpoint"),
+    literal(MessageKind).filter(lambda kind: kind not in ("checkpoint", "instructions")),
     literal(Visibility),
     st.none() | literal(FinishReason),
     st.none() | st.builds(Usage, numbers, numbers, numbers, numbers, numbers, costs),
@@ -127,6 +128,18 @@ messages: Final = st.builds(
     st.none(),
     metadata,
     st.none() | literal(Injection),
+)
+evaluations: Final = st.builds(
+    Message,
+    st.just("system"),
+    st.lists(st.builds(Text, texts), max_size=3).map(tuple),
+    st.just("instructions"),
+    evaluation=st.builds(
+        Evaluation,
+        texts,
+        st.lists(st.integers(0, 3), max_size=3).map(tuple),
+        st.lists(st.integers(0, 3), max_size=3).map(tuple),
+    ),
 )
 checkpoints: Final = st.builds(
     Message,
@@ -286,7 +299,7 @@ def test_a_value_outside_its_union_is_refused(field: str, value: object) -> None
 # --- JSON ---------------------------------------------------------------------------------------
 
 
-@given(st.lists(messages | checkpoints, max_size=4))
+@given(st.lists(messages | checkpoints | evaluations, max_size=4))
 @example([Message("user", (Text(ESCAPE + "0000"), Text("\x00"), Text("\\u0000")), "prompt")])
 @example([Message("user", (Text("\ud83d\ude00"), Text("\U0001f600")), "prompt")])
 @example([Message("user", (Text("", {"\x00": 1, ESCAPE + "0000": 2, "\ud800": {}}),), "prompt")])
@@ -430,6 +443,11 @@ def test_a_damaged_history_is_refused_or_read_but_never_crashes(
     except FormatError:
         return
     assert all(isinstance(message, Message) for message in read)
+
+
+def test_evaluated_instructions_say_which_functions_returned_them() -> None:
+    with pytest.raises(ConfigError, match="evaluation"):
+        Message("system", (Text("Be brief."),), "instructions", "model")
 
 
 def test_a_checkpoint_says_what_it_stands_for() -> None:

@@ -195,7 +195,7 @@ def test_what_is_repaired_needs_no_repair(history: list[Message]) -> None:
 @given(conversations())
 def test_nothing_of_a_conversation_is_lost(history: list[Message]) -> None:
     sent = projected(*history)
-    for_models = [m for m in history if m.visibility != "user"]
+    for_models = [m for m in history if m.visibility != "user" and m.kind != "instructions"]
     assert [m for m in sent if m.role != "tool"] == [m for m in for_models if m.role != "tool"]
     made = {each.call_id: each for m in for_models if m.role == "tool" for each in m.results}
     asked = [each for m in sent for each in m.calls if not each.provider_executed]

@@ -19,7 +19,7 @@ from holdfast.kernel.messages import (
     injected,
     note,
 )
-from holdfast.kernel.model_context import estimate, estimate_all
+from holdfast.kernel.model_context import estimate
 from holdfast.kernel.turn import FailureStreak, Turn, fold, fold_all
 from tests.kernel.histories import (
     OUTCOMES,
@@ -80,7 +80,13 @@ class Rescan:
             summarized=any(is_summary(m) for m in self.this_turn),
             size_after=self.size_after(),
             relieved=any(m.kind == "checkpoint" for m in self.after_last("answer")),
+            began=max((at for at, m in enumerate(self.history, 1) if is_prompt(m)), default=0),
+            instructions=self.instructions(self.history),
+            instructed=any(m.kind == "instructions" for m in self.this_turn),
         )
+
+    def instructions(self, messages: Sequence[Message]) -> Message | None:
+        return next((m for m in reversed(messages) if m.kind == "instructions"), None)
 
     def last(self) -> Literal["prompt", "answer", "results"] | None:
         if not self.counting:
@@ -140,7 +146,12 @@ class Rescan:
             cut = self.seen[at].checkpoint
             assert cut is not None
             told = cut.after
-        return told + estimate_all(self.seen[at + 1 :])
+        for place, message in enumerate(self.seen[at + 1 :], at + 1):
+            told += estimate(message)
+            if message.kind == "instructions":
+                before = self.instructions(self.seen[:place])
+                told = max(0, told - (0 if before is None else estimate(before)))
+        return told
 
     def compactable(self) -> int:
         at = max((i for i, m in enumerate(self.seen) if is_summary(m)), default=-1)
@@ -161,7 +172,11 @@ class Rescan:
 
 
 def counting(messages: Sequence[Message]) -> list[Message]:
-    return [m for m in messages if m.kind not in ("checkpoint", "marker", "context", "note")]
+    return [m for m in messages if m.kind in ("prompt", "injected", "answer", "results")]
+
+
+def is_prompt(message: Message) -> bool:
+    return message.kind == "prompt" and message.visibility != "user"
 
 
 def results_in(messages: Sequence[Message]) -> list[ToolResult]:

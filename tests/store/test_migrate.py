@@ -220,3 +220,44 @@ def test_a_refused_database_is_given_back(path: Path) -> None:
         with pytest.raises(StoreError, match="already exists"):
             asyncio.run(attempt())
     assert set(threading.enumerate()) == before
+
+
+async def test_messages_survive_a_new_kind_of_message(path: Path) -> None:
+    every = migrations(SQLITE)
+    before = [each for each in every if each.number < INSTRUCTIONS]
+    async with database(path, *before) as db:
+        await db.write(_add_messages)
+    async with database(path, *every) as db:
+        rows = "SELECT number, kind FROM messages ORDER BY number"
+        assert await db.read(lambda tx: tx.fetch(rows)) == [(1, "prompt"), (2, "note")]
+        await db.write(lambda tx: tx.execute(_message(3, "instructions")))
+        for statement in (_message(4, "gossip"), "UPDATE messages SET kind = 'marker'"):
+            with pytest.raises(StoreError):
+                await db.write(lambda tx, sql=statement: tx.execute(sql))  # type: ignore[misc]
+        await db.write(lambda tx: tx.execute("UPDATE messages SET superseded_at = 1"))
+        unsearched = await db.read(lambda tx: tx.fetch("SELECT number FROM unsearched"))
+        assert unsearched == [(1,)]
+
+
+INSTRUCTIONS: Final = 8
+"""Number of the migration that replaces the column `kind`."""
+
+
+def _message(number: int, kind: str) -> str:
+    return f"""
+        INSERT INTO messages (chat_id, number, revision, role, kind, visibility, body, created_at)
+        VALUES ('c1', {number}, 1, 'user', '{kind}', 'both', '{{}}', 1)
+        """
+
+
+async def _add_messages(tx: Tx) -> None:
+    await tx.execute(
+        "INSERT INTO chats (id, owner, agent, root_id, status, history_version, queue_version,"
+        " created_at, updated_at) VALUES ('c1', '', 'agent', 'c1', 'idle', 1, 1, 1, 1)"
+    )
+    for number, kind in ((1, "prompt"), (2, "note")):
+        await tx.execute(_message(number, kind))
+    await tx.execute(
+        "INSERT INTO tool_calls (chat_id, call_id, number, tool, effect, state, outcome)"
+        " VALUES ('c1', 'a', 1, 'look', 'pure', 'finished', 'ok')"
+    )

@@ -27,6 +27,7 @@ from tests.worker.crash.world import (
     ask,
     ask_soon,
     book,
+    numbered,
     pay,
     slow,
     spawn,
@@ -83,6 +84,15 @@ def uses(tool: str, **arguments: object) -> Turn:
         return world.slowly(" ".join(one.outcome for one in last(request).results) + ".")
 
     return turn
+
+
+def is_told(world: World, request: Request) -> ScriptItem:
+    """Calls a tool, and is told the same from the beginning of the turn to its end."""
+    prompt = [message for message in request.messages if message.kind == "prompt"][-1].text
+    told = request.system[-1].text
+    if world.told.setdefault(prompt, told) != told:
+        world.wrong.append(f"{prompt}: it was told {world.told[prompt]!r}, and now {told!r}")
+    return uses("add", a=1, b=2)(world, request)
 
 
 def uses_several(world: World, request: Request) -> ScriptItem:
@@ -344,6 +354,7 @@ End = Sequence[str]
 """Regular expressions, line by line."""
 IN_ANSWER: Final = "marker The user interrupted while you were answering."
 IN_TOOLS: Final = "marker The user interrupted while your tool calls were running."
+NUMBERED: Final = r"instructions This is number \d+\."
 TALK: Final = "answer (Hello. )+Hell…"
 SUMMARY: Final = (
     "checkpoint The conversation before this point was replaced by the follo…",
@@ -663,6 +674,21 @@ SCENARIOS: Final = (
         person=asks,
         agent={"guard": wants_a_check},
         ends=[(*HELLO, "injected Check.", "answer Checked.")],
+    ),
+    Scenario(
+        name="instructions",
+        turn=is_told,
+        tools=[add],
+        person=asks_twice,
+        agent={"instructions": ["Be brief.", numbered]},
+        ends=[
+            (
+                *("= idle stop", "prompt Hi", NUMBERED),
+                *("answer So. →add-1", "results <add-1 ok 3>", "answer ok."),
+                *("prompt Again", NUMBERED),
+                *("answer So. →add-2", "results <add-2 ok 3>", "answer ok."),
+            )
+        ],
     ),
     Scenario(
         name="max_steps",

@@ -21,6 +21,7 @@ from holdfast.chat.rows import ActionAnswer, ChatRow, Deliver, JournalCall, Queu
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.chat.transitions.lifecycle import NewChat, Spawn
 from holdfast.chat.transitions.user import Edited, Sent
+from holdfast.hooks import Context
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.model import Request
 from holdfast.kernel.ports import Ports
@@ -58,6 +59,10 @@ class World:
         """Chats and versions that were told of, in order."""
         self.attempts = 0
         """Answers that models were asked for."""
+        self.evaluations = 0
+        """How often the functions of the instructions were called."""
+        self.told: dict[str, str] = {}
+        """What the model was told first in the turn of each prompt."""
         self.reported = 0
         """Those that are to cost something: each has its own number of tokens, from 1."""
         self._signals: dict[str, anyio.Event] = {}
@@ -143,6 +148,16 @@ def _here() -> tuple[World, Process]:
     world = process.world
     assert isinstance(world, World)
     return world, process
+
+
+async def numbered(context: Context) -> str:
+    """Instructions that are never the same twice."""
+    world, process = _here()
+    process.check_alive()
+    world.evaluations += 1
+    number = world.evaluations
+    await anyio.sleep(0.5)
+    return f"This is number {number}."
 
 
 @tool(effect="pure")

@@ -319,6 +319,13 @@ export interface Schemas {
     /** @default null */
     deliver?: "queue" | "steer" | null;
   };
+  /** Which functions of an agent's instructions returned the parts of a message. */
+  Evaluation: {
+    agent: string;
+    counts: Array<number>;
+    /** @default [] */
+    cached?: Array<number>;
+  };
   /** Query of an export. */
   ExportQuery: {
     /** @default "jsonl" */
@@ -498,7 +505,7 @@ export interface Schemas {
   Message: {
     role: "assistant" | "system" | "tool" | "user";
     parts: Array<Schemas["Text"] | Schemas["Reasoning"] | Schemas["ToolCall"] | Schemas["ToolResult"] | Schemas["File"] | Schemas["Source"]>;
-    kind: "answer" | "checkpoint" | "context" | "injected" | "marker" | "note" | "prompt" | "results";
+    kind: "answer" | "checkpoint" | "context" | "injected" | "instructions" | "marker" | "note" | "prompt" | "results";
     /** @default "both" */
     visibility?: "both" | "model" | "user";
     /** @default null */
@@ -515,6 +522,8 @@ export interface Schemas {
     why?: "guard" | "recovery" | "repair" | null;
     /** @default null */
     runtime?: number | null;
+    /** @default null */
+    evaluation?: Schemas["Evaluation"] | null;
   };
   /** A page of messages, in the order of the conversation. */
   MessagePage: {
