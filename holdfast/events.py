@@ -24,6 +24,7 @@ from holdfast.kernel.events import (
     HandedOver as HandedOver,
     Event as Event,
     MessageCommitted as MessageCommitted,
+    OutputDelta as OutputDelta,
     Retrying as Retrying,
     RunEnded as RunEnded,
     RunStarted as RunStarted,
@@ -34,6 +35,9 @@ from holdfast.kernel.events import (
     ToolProgressed as ToolProgressed,
     ToolStarted as ToolStarted,
     Warned as Warned,
+)
+from holdfast.kernel.partial_output import (
+    PartialOutput as PartialOutput,
 )
 from holdfast.kernel.model import (
     ArgumentsDelta as ArgumentsDelta,

@@ -19,6 +19,7 @@ from holdfast.kernel.events import (
     Event,
     HandedOver,
     MessageCommitted,
+    OutputDelta,
     Retrying,
     RunEnded,
     RunStarted,
@@ -91,6 +92,8 @@ class View:
                 self._print(f"· {wording.compacted(event)}", "dim")
             case Delivered(why, messages):
                 self._print(f"→ {wording.delivered(why, messages)}", "dim")
+            case OutputDelta():
+                pass  # its text is shown
             case HandedOver(to=to):
                 self._print(f"→ {escape(to)} continues the conversation", "dim")
             case Warned(text):

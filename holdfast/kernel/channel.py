@@ -20,6 +20,9 @@ class Sink(Protocol):
     full: bool
     """Whether to await `room` before continuing. Stays false once there is no reader."""
 
+    has_reader: bool
+    """Whether events are kept for a reader."""
+
     warnings: list[str]
     """Warnings so far."""
 
@@ -37,6 +40,7 @@ class Channel:
 
     def __init__(self, size: int) -> None:
         self.full = False
+        self.has_reader = True
         self.warnings: list[str] = []
         self._size = size
         self._events: deque[Event] = deque()
@@ -69,11 +73,13 @@ class Channel:
 
     def abandon(self) -> None:
         """Discard all events until `listen` is called."""
+        self.has_reader = False
         self._events = deque(maxlen=0)
         self._make_room()
 
     def listen(self) -> None:
         """Buffer events again: there is a reader."""
+        self.has_reader = True
         if self._events.maxlen == 0:
             self._events = deque()
 

@@ -6,7 +6,7 @@ attempt: after `Retrying`, discard what was shown of the answer so far.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, Union
+from typing import Any, Literal, TypeAlias, TypeVar, Union, overload
 
 from holdfast.kernel.errors import Failure, FailureKind
 from holdfast.kernel.messages import (
@@ -20,6 +20,8 @@ from holdfast.kernel.messages import (
     Value,
 )
 from holdfast.kernel.model import ArgumentsDelta, CallStarted, ReasoningDelta, TextDelta
+
+T = TypeVar("T")
 
 EndReason = Literal[
     "stop", "stop_after_tool", "requires_action", "max_steps", "interrupted", "error"
@@ -149,6 +151,31 @@ class Compacted(Tagged, frozen=True, tag="compacted"):
     """Whether a summary was written; False when shortening old tool results was enough."""
 
 
+class OutputDelta(Tagged, frozen=True, tag="output_delta"):
+    """The final answer as a value, as far as it has arrived. Shown, never stored."""
+
+    value: Any
+    """Plain JSON: an object without the fields to come, a list without the items to come. A text at
+    its end may be incomplete."""
+    complete: bool = False
+    """Whether the answer ended. Its validated value is the output of the run."""
+
+    @overload
+    def output_as(self, output_type: type[T]) -> T | None: ...
+
+    @overload
+    def output_as(self, output_type: Any) -> Any: ...
+
+    def output_as(self, output_type: Any) -> Any:
+        """The value so far as a value of a type; None while it is not one.
+
+        For lists, dicts and TypedDicts the last item or field is left out while it does not fit.
+        """
+        from holdfast.kernel.schema import partial_value
+
+        return partial_value(output_type, self.value, complete=self.complete)
+
+
 class Delivered(Tagged, frozen=True, tag="delivered"):
     """Messages were delivered into the history between two steps."""
 
@@ -214,6 +241,7 @@ Event: TypeAlias = Union[
     Retrying,
     Compacting,
     Compacted,
+    OutputDelta,
     Delivered,
     HandedOver,
     Warned,

@@ -67,6 +67,7 @@ from holdfast.kernel.messages import (
     results_message,
     with_runtime,
 )
+from holdfast.kernel.model import Request
 from holdfast.kernel.model_call import ModelCaller
 from holdfast.kernel.observed_call import caller_of
 from holdfast.kernel.observer import (
@@ -81,6 +82,7 @@ from holdfast.kernel.observer import (
     observer_of,
 )
 from holdfast.kernel.output import Repair
+from holdfast.kernel.output_deltas import OutputDeltas
 from holdfast.kernel.prepare import PreparedAgent
 from holdfast.kernel.result import Ending, Failed, RunCounters, RunResult
 from holdfast.kernel.retry_wait import Backoff, end_if_cancelled
@@ -396,13 +398,23 @@ class Loop:
         batch = self._batch = self._new_batch(context)
         self._inbox.on_steer = batch.steer  # not by `steers`: this is the path of every step
         try:
-            first = await self._caller.call(self._model, request, assembly, batch.offer)
+            first = await self._call(request, assembly, batch)
         finally:
             self._inbox.on_steer = None
         self._prepared = self._prepared.with_window(assembly.window)
         ended = self._clock()
         answer = assembly.message(ended - self._attempt_began)
         self._commit(answer, first, ended - began)
+
+    async def _call(self, request: Request, assembly: Assembly, batch: Batch) -> float | None:
+        """Call the model. Its answer is also shown as a value, if it is to have a form."""
+        if self._agent.form is None:
+            return await self._caller.call(self._model, request, assembly, batch.offer)
+        show = OutputDeltas(self._agent.form, self._history.messages, self._sink)
+        first = await self._caller.call(self._model, request, assembly, batch.offer, show)
+        if assembly.finish == "stop":
+            show.end()
+        return first
 
     def _timed(self, partial: Message) -> Message:
         """A partial answer, with the duration of its attempt."""

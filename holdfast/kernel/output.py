@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, TypeAlias, Union
+from typing import Any, Final, TypeAlias, TypeVar, Union
 
 from msgspec import Struct
 
@@ -18,7 +18,9 @@ from holdfast.kernel.errors import InvalidOutput
 from holdfast.kernel.messages import Message, Text, ToolCall, ToolResult
 from holdfast.kernel.model import Shape
 from holdfast.kernel.policy import Policy
-from holdfast.kernel.schema import VALUE, BadArguments, complaint, output_form
+from holdfast.kernel.schema import VALUE, BadArguments, complaint, output_form, partial_json
+
+T = TypeVar("T")
 
 BRACKETS: Final = frozenset("{}[]")
 WRAPPED: Final = re.compile(rf'\{{\s*"{VALUE}"\s*:')
@@ -74,6 +76,28 @@ class Output:
                 return Fits(values[VALUE] if self._form.wrapped else values)
         return misfit
 
+    def partial(self, text: str, nothing: T, *, complete: bool) -> Any | T:
+        """The value of the beginning of an answer, as plain JSON; `nothing` without one.
+
+        A number is part of it once it is complete.
+        """
+        text = text.lstrip()
+        if text.startswith("```"):
+            text = text.partition("\n")[2].lstrip().removesuffix("```")
+        start = text.find("{") if not self._form.wrapped else 0
+        if start < 0 or not _leads_up(text[:start]):
+            return nothing
+        if self._is_text and not (text.startswith('"') or WRAPPED.match(text)):
+            # Perhaps the beginning of the object that wraps the text.
+            return nothing if not text or text.startswith("{") else text
+        try:
+            value = partial_json(text[start:] if complete else _without_number(text[start:]))
+        except ValueError:
+            return nothing
+        if self._form.wrapped and isinstance(value, dict) and text.startswith("{"):
+            return value.get(VALUE, nothing)
+        return value
+
     def _object(self, text: str) -> str:
         """The text, or, if it is a bare value, the object that wraps it.
 
@@ -118,9 +142,21 @@ def _only_object(text: str) -> str | None:
         return None
     if not end:
         return None
-    before = text[:start].rstrip(" ")
-    leads_up = not before or before.endswith((":", "\n"))
-    return text[start:end] if leads_up and BRACKETS.isdisjoint(before + text[end:]) else None
+    before = text[:start]
+    return text[start:end] if _leads_up(before) and BRACKETS.isdisjoint(text[end:]) else None
+
+
+def _without_number(text: str) -> str:
+    """The text without a number at its end, which may be incomplete. Digits in a string only come
+    later."""
+    shorter = text.rstrip("0123456789.eE+-")
+    return shorter if not shorter or shorter[-1] in " \n\t\r[:," else text
+
+
+def _leads_up(before: str) -> bool:
+    """Whether a text before an object leads up to it: the object is not part of a sentence."""
+    before = before.rstrip(" ")
+    return (not before or before.endswith((":", "\n"))) and BRACKETS.isdisjoint(before)
 
 
 def judge(

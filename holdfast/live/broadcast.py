@@ -140,10 +140,11 @@ class DeltaWriter:
     Once the attempt is closed, events that are put are discarded.
     """
 
-    __slots__ = ("_buffer", "_chat", "full", "warnings")
+    __slots__ = ("_buffer", "_chat", "full", "has_reader", "warnings")
 
     def __init__(self, chat: _Chat, buffer: DeltaBuffer) -> None:
         self.full = False
+        self.has_reader = True
         self.warnings: list[str] = []
         self._chat = chat
         self._buffer = buffer

@@ -19,6 +19,7 @@ from holdfast.kernel.events import (
     Event,
     HandedOver,
     MessageCommitted,
+    OutputDelta,
     Retrying,
     RunEnded,
     RunStarted,
@@ -77,7 +78,7 @@ def _rare(event: EventOrFragment) -> Fragment | None:
             return event
         case RunStarted() | StepStarted() | Retrying() | RunEnded():
             return None
-        case MessageCommitted() | Delivered() | Compacted() | HandedOver():
+        case MessageCommitted() | Delivered() | Compacted() | HandedOver() | OutputDelta():
             return None
         case _:
             assert_never(event)

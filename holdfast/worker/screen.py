@@ -19,6 +19,7 @@ class Screen:
 
     def __init__(self, live: Live) -> None:
         self.full = False
+        self.has_reader = True
         self.warnings: list[str] = []
         self.put: Callable[[Event], None] = _discard
         """Emits an event. Bound to the attempt directly, so that a delta costs one call less."""

@@ -188,6 +188,7 @@ class _NullSink:
     """A `Sink` that discards all events: clients do not see how a title is written."""
 
     full = False
+    has_reader = False
 
     def __init__(self) -> None:
         self.warnings: list[str] = []

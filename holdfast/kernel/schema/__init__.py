@@ -38,6 +38,8 @@ __all__ = [
     "from_schema",
     "json_of_any",
     "output_form",
+    "partial_json",
+    "partial_value",
 ]
 
 
@@ -67,3 +69,17 @@ def output_form(declared: Any) -> OutputForm:
     from holdfast.kernel.schema import output
 
     return output.of(declared)
+
+
+def partial_json(text: str) -> Any:
+    """Value of the beginning of a JSON text. Raises `ValueError`."""
+    from holdfast.kernel.schema import partial
+
+    return partial.parse(text)
+
+
+def partial_value(declared: Any, value: Any, *, complete: bool) -> Any:
+    """The beginning of a JSON value as a value of a type; None if it is not one yet."""
+    from holdfast.kernel.schema import partial
+
+    return partial.value_of(declared, value, complete=complete)
