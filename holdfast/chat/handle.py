@@ -47,6 +47,7 @@ from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Message, Prompt, encode, user_message
 from holdfast.kernel.model import Effort, check_effort, check_usable
 from holdfast.kernel.ports import Ports
+from holdfast.kernel.suggest import no_agent
 from holdfast.store.database import Database, Tx
 
 T = TypeVar("T")
@@ -83,8 +84,7 @@ class HostContext:
             return next(iter(self.agents.values())).durable
         agent = self.agents.get(name)
         if agent is None:
-            names = ", ".join(self.agents)
-            raise ConfigError(f"no agent is named {name!r}: use one of {names}")
+            raise ConfigError(no_agent(name, self.agents))
         return agent.durable
 
     async def rewrite_title(self, chat: ChatRow, key: Key | None) -> ChatRow:

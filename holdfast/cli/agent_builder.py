@@ -19,6 +19,7 @@ from holdfast.cli.user_modules import find_object
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import check_usable
 from holdfast.kernel.policy import Policy
+from holdfast.kernel.suggest import no_agent
 
 if TYPE_CHECKING:
     from holdfast.kernel.model import Model
@@ -224,12 +225,9 @@ class AgentBuilder:
 
         spawned, names = self._settings.subagents, self._source.names
         unknown = [name for name in spawned if name not in names]
-        if unknown:
-            self._mistakes.add(
-                f"{self._where}.subagents",
-                f"no agent is named {', '.join(unknown)}: use {', '.join(names)}",
-            )
-        elif spawned:
+        for name in unknown:
+            self._mistakes.add(f"{self._where}.subagents", no_agent(name, names))
+        if spawned and not unknown:
             yield from subagents(spawned)
 
 

@@ -7,7 +7,8 @@ objects are not data: an agent that needs them is written in Python.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin
 
@@ -16,10 +17,11 @@ from msgspec import NODEFAULT, Struct, structs
 
 from holdfast.agent import Agent
 from holdfast.cli.mistakes import Mistakes
-from holdfast.cli.suggest import did_you_mean
 from holdfast.cli.toml_values import in_words, members
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.keywords import FOREIGN_KEYWORDS
 from holdfast.kernel.model import Model
+from holdfast.kernel.suggest import did_you_mean
 
 ModelNames: TypeAlias = str | tuple[str, ...]
 """The name of a model, or of several, each used if the ones before it fail."""
@@ -119,12 +121,43 @@ def read_fields(
 
 
 def _unknown(name: str, kind: type[Struct], known: Sequence[str]) -> str:
+    """The message for a name that is not a setting: the one to write instead."""
     if name in kind.__struct_fields__ and name not in NOT_SET_HERE:
         return (
             "only Python can express this: write the agent in a module, and name it, "
             'as in python = "app:agent"'
         )
-    return f"unknown setting{did_you_mean(name, known)}"
+    if setting := _setting_instead(name, kind):
+        return f"unknown setting: write {setting}"
+    if near := did_you_mean(name, known):
+        return f"unknown setting{near}"
+    nested = next((one for one in _nested_settings(kind) if one.endswith(f".{name}")), None)
+    listed = ", ".join(sorted(known))
+    return f"unknown setting: {f'did you mean {nested}?' if nested else f'use one of {listed}'}"
+
+
+def _setting_instead(name: str, kind: type[Struct]) -> str | None:
+    """The setting for an argument of another library, from what Python programs are answered."""
+    if kind is Agent and name in _IN_TABLES:
+        return _IN_TABLES[name]
+    remedy = FOREIGN_KEYWORDS.get(kind.__name__, {}).get(name, "")
+    path = ".".join(re.findall(r"(\w+)=", remedy.partition(", or ")[0]))
+    return path if path in _nested_settings(kind) else None
+
+
+_IN_TABLES: Final = {
+    **dict.fromkeys(("fallback", "fallbacks", "fallback_model"), 'model = ["first", "second"]'),
+    **dict.fromkeys(("handoffs", "sub_agents", "agents"), 'subagents = ["…"]'),
+}
+"""Settings that other libraries have, and that a table writes otherwise than Python."""
+
+
+def _nested_settings(kind: type[Struct]) -> Iterator[str]:
+    """The settings of a table and of the tables in it, as they are written after its name."""
+    for name, field in data_fields(kind).items():
+        yield name
+        if field.table is not None:
+            yield from (f"{name}.{inner}" for inner in _nested_settings(field.table))
 
 
 def read_value(value: object, kind: Any, where: str, mistakes: Mistakes) -> Any:

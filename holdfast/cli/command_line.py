@@ -18,7 +18,7 @@ from holdfast.cli.parsers.models_and_completion import MODELS, completion_parser
 from holdfast.cli.parsers.run_and_chat import CHAT, RUN
 from holdfast.cli.parsers.serve_and_worker import SERVE, WORKER
 from holdfast.cli.parsers.tokens import TOKEN
-from holdfast.cli.suggest import did_you_mean
+from holdfast.kernel.suggest import did_you_mean
 
 
 def _completion(arguments: Namespace, environ: Mapping[str, str]) -> int:

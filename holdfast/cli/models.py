@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.settings import HoldfastSettings, base_urls_of, read_settings
-from holdfast.cli.suggest import did_you_mean
 from holdfast.cli.trust import SETTINGS_FILE, Untrusted
 from holdfast.cli.wording import columns
 from holdfast.config import data_directory, default_model
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Value, encode
+from holdfast.kernel.suggest import did_you_mean
 from holdfast.providers import profile_lookup
 from holdfast.providers.model_factory import DEMO_NAME, unusable_providers, usable_providers
 from holdfast.providers.profile import Price, Profile

@@ -9,9 +9,9 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from holdfast.agent import Agent
-from holdfast.cli.suggest import did_you_mean
 from holdfast.cli.user_modules import UserObject, find_object, import_named, user_error
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.suggest import did_you_mean
 from holdfast.kernel.tool import Tool
 
 EXAMPLE: Final = "app:agent"

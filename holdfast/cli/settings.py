@@ -17,10 +17,10 @@ from msgspec import Struct, structs
 from holdfast.agent import Agent
 from holdfast.cli.agent_fields import model_names, read_fields
 from holdfast.cli.mistakes import Mistakes
-from holdfast.cli.suggest import did_you_mean
 from holdfast.cli.toml_values import read_struct
 from holdfast.cli.trust import SETTINGS_FILE, find_settings, refuse_untrusted
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.suggest import did_you_mean, unknown_name
 from holdfast.observe.logs import LogFormat, LogLevel
 from holdfast.providers.provider_catalog import PROVIDERS
 from holdfast.worker.options import WorkerOptions
@@ -266,8 +266,7 @@ def _options(name: str, table: Mapping[str, Any], mistakes: Mistakes) -> Iterato
     from holdfast.providers.model_factory import configured_model, options_of
 
     if name not in PROVIDERS:
-        near = did_you_mean(name, PROVIDERS)
-        mistakes.add(f"providers.{name}", f"unknown provider{near}")
+        mistakes.add(f"providers.{name}", f"unknown provider{did_you_mean(name, PROVIDERS)}")
         return
     known = options_of(name)
     for option, value in table.items():
@@ -275,7 +274,7 @@ def _options(name: str, table: Mapping[str, Any], mistakes: Mistakes) -> Iterato
         if option in KEY_OPTIONS:
             mistakes.add(where, "a key does not belong in a file: set it in the environment")
         elif option not in known:
-            mistakes.add(where, f"unknown option: use {', '.join(known)}")
+            mistakes.add(where, f"unknown option{unknown_name(option, known)}")
         else:
             arguments = {"api_key": "none", "base_url": "http://localhost", option: value}
             make = partial(configured_model, f"{name}:none", environ={}, **arguments)

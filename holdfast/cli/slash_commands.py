@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from holdfast.cli.suggest import did_you_mean
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.suggest import did_you_mean
 
 SLASH: Final = "/"
 

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import structs
 
 from holdfast.cli.mistakes import Mistakes
-from holdfast.cli.suggest import did_you_mean
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.suggest import unknown_name
 
 
 def read_struct(table: object, kind: type[Any], setting: str, mistakes: Mistakes) -> Any:
@@ -24,7 +24,7 @@ def read_struct(table: object, kind: type[Any], setting: str, mistakes: Mistakes
     for name, value in table.items():
         where = f"{setting}.{name}" if setting else name
         if name not in known:
-            mistakes.add(where, f"unknown setting{did_you_mean(name, known)}")
+            mistakes.add(where, f"unknown setting{unknown_name(name, known)}")
             continue
         try:
             fields[name] = msgspec.convert(value, known[name].type)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from holdfast.kernel.errors import UnknownKeyword
+from holdfast.kernel.suggest import nearest
 
 _MAX_STEPS: Final = "policy=Policy(max_steps=…)"
 _RETRY: Final = "policy=Policy(retry=Retry(attempts=…))"
@@ -138,13 +139,11 @@ def check_keywords(what: str, given: Iterable[str], known: Collection[str]) -> N
 
 def suggestion(what: str, name: str, known: Collection[str]) -> str:
     """A remedy for an argument that does not exist; empty if no other is similar."""
-    from difflib import get_close_matches
-
     foreign = FOREIGN_KEYWORDS.get(what, {})
     if name in foreign:
         return f"use {foreign[name]}"
-    if near := get_close_matches(name, known, n=1, cutoff=0.7):
-        return f"did you mean {near[0]}?"
-    if near := get_close_matches(name, foreign, n=1, cutoff=0.85):
-        return f"use {foreign[near[0]]}"
+    if near := nearest(name, known, 0.7):
+        return f"did you mean {near}?"
+    if near := nearest(name, foreign, 0.85):
+        return f"use {foreign[near]}"
     return ""

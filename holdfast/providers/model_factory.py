@@ -19,6 +19,7 @@ from holdfast.kernel.keywords import suggestion
 from holdfast.kernel.labelled_model import LabelledModel
 from holdfast.kernel.messages import Value
 from holdfast.kernel.model import Model
+from holdfast.kernel.suggest import nearest
 from holdfast.providers import profile_lookup
 from holdfast.providers.endpoint import is_address
 from holdfast.providers.profile import Profile
@@ -327,16 +328,12 @@ def _parsed(name: str) -> tuple[ProviderFacts, str]:
 
 def _suggestion(name: str) -> str:
     """A sentence that suggests what an invalid name was meant to be."""
-    from difflib import get_close_matches
-
-    if get_close_matches(name.lower(), [DEMO_NAME], cutoff=0.75):
+    if nearest(name, [DEMO_NAME], 0.75):
         return f"did you mean {DEMO_NAME!r}?"
     provider, _, id = name.partition(":" if ":" in name else "/")
-    near = get_close_matches(provider.lower(), PROVIDERS, n=1, cutoff=0.75)
-    if provider.lower() in _PROVIDER_ALIASES:
-        near = [_PROVIDER_ALIASES[provider.lower()]]
+    near = _PROVIDER_ALIASES.get(provider.lower()) or nearest(provider, PROVIDERS, 0.75)
     if near and id:
-        return f"did you mean {f'{near[0]}:{id}'!r}?"
+        return f"did you mean {f'{near}:{id}'!r}?"
     for beginning, maker in _PROVIDER_BY_PREFIX:
         if name.lower().startswith(beginning):
             return f"did you mean {f'{maker}:{name}'!r}?"

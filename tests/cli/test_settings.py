@@ -180,6 +180,32 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, text: str, says: str) -> N
     assert says in "\n".join(refused(tmp_path, text))
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[agents.a.policy.retry]\nattemps = 3", "policy.retry.attemps: … did you mean attempts?"),
+        ("[agents.a.settings]\ntemprature = 1", "settings.temprature: … did you mean temperature?"),
+        ("[agents.a]\nMODLE = 'demo'", "agents.a.MODLE: … did you mean model?"),
+        ("[[agents.a.provider_tools]]\nnam = 'x'", "tools[0].nam: … did you mean name?"),
+        ("[agents.a]\nattempts = 3", "agents.a.attempts: … did you mean policy.retry.attempts?"),
+        ("[agents.a]\nsystem_prompt = 'x'", "agents.a.system_prompt: … write instructions"),
+        ("[agents.a]\ntemperature = 1", "agents.a.temperature: … write settings.temperature"),
+        ("[agents.a]\nmax_turns = 3", "agents.a.max_turns: … write policy.max_steps"),
+        ("[agents.a]\nretries = 3", "agents.a.retries: … write policy.retry.attempts"),
+        ("[agents.a.policy.retry]\nmax_retries = 3", "retry.max_retries: … write attempts"),
+        ("[agents.a]\nfallback = ['x']", 'a.fallback: … write model = ["first", "second"]'),
+        ("[agents.a.policy.stream]\nx = 1", "stream.x: … use one of between_events, closing, "),
+        ("[worker]\nhartbeat = 1", "worker.hartbeat: … did you mean heartbeat?"),
+        ("[worker]\nx = 1", "worker.x: … use one of heartbeat, lease, "),
+    ],
+)
+def test_an_unknown_setting_is_answered_with_the_one_to_write(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    told = "\n".join(refused(tmp_path, text))
+    assert says.replace("…", "unknown setting:") in told
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.toml cannot be read: No such file"):
         read_settings(str(tmp_path / "none.toml"))
@@ -212,12 +238,12 @@ def test_options_of_a_provider_are_checked_although_no_agent_asks_it(tmp_path: P
         """,
     )
     assert [line.strip() for line in told[1:]] == [
-        "providers.anthropic.timeout: unknown option: use base_url, headers, profile, betas",
+        "providers.anthropic.timeout: unknown option: use one of base_url, headers, profile, betas",
         "providers.anthropic.betas: betas is 5: use a list of names",
         "providers.openai.base_url: base_url is of type int: use text, as in https://host/path",
         "providers.openai.headers: headers are a list: use {name: value}",
         "providers.azure.headers: the header X-Team has to be text in one line",
-        "providers.azure.environ: unknown option: use base_url, headers, profile, chain",
+        "providers.azure.environ: unknown option: use one of base_url, headers, profile, chain",
         "providers.azure.profile: a profile has no field windw: use window, max_output, price, "
         "efforts, files, sampling, structured, options",
         "providers.ollama.base_url: base_url is not an address: use http(s)://host/path",

@@ -56,6 +56,7 @@ def allow(value: bytes) -> bytes:
             "needs its media_type",
         ),
         ("POST", "/chats", {"agent": "nobody"}, 422, "invalid_input", "use one of agent"),
+        ("POST", "/chats", {"agent": "Agnet"}, 422, "invalid_input", "did you mean agent?"),
         ("POST", "/chats", {"title": "a\x00b"}, 422, "invalid_input", "cannot be stored"),
         ("POST", "/chats", b"{", 400, "bad_request", "not valid JSON"),
         ("POST", "/chats", b"[]", 422, "invalid_body", "Expected `object`"),

@@ -18,7 +18,7 @@ from argparse import (
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-from holdfast.cli.suggest import did_you_mean
+from holdfast.kernel.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from argparse import Action
