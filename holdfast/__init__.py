@@ -2,7 +2,7 @@
 
 Write an agent once, and run it in your process, or as durable chats on SQLite or PostgreSQL.
 
-- `Agent`, `tool`, `Run`: an agent, its tools, and one run of it in memory.
+- `Agent`, `tool`, `Limits`, `Run`: an agent, its tools and limits, and one run of it in memory.
 - `open`, `connect`: durable chats in this process, or on a server. `Host` and `Chat` are handles.
 - `serve`, `serve_sync`: a server with your agents: the API, the web page and a worker.
 - `holdfast.messages`, `events`, `errors`: what a history, a stream and a failure consist of.

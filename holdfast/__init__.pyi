@@ -39,6 +39,7 @@ from holdfast.chat.host import Host as Host
 from holdfast.client.connect import connect as connect
 from holdfast.host import open as open
 from holdfast.kernel.handoff import handoff as handoff
+from holdfast.kernel.limits import Limits as Limits
 from holdfast.kernel.result import RunResult as RunResult
 from holdfast.kernel.run import Run as Run
 from holdfast.kernel.tool import Tool as Tool

@@ -36,6 +36,9 @@ from holdfast.kernel.events import (
     ToolStarted as ToolStarted,
     Warned as Warned,
 )
+from holdfast.kernel.limits import (
+    LimitReached as LimitReached,
+)
 from holdfast.kernel.partial_output import (
     PartialOutput as PartialOutput,
 )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from holdfast.chat.host import Host
-    from holdfast.server.api_server import Limits
+    from holdfast.server.api_server import ServerLimits
     from holdfast.store.database import Database
 
 LOG: Final = logging.getLogger("holdfast.serve")
@@ -227,13 +227,13 @@ async def _own_socket(config: ServeConfig, runner: web.AppRunner, port: int) -> 
         yield
 
 
-def limits_of(settings: HoldfastSettings) -> Limits:
-    from holdfast.server.api_server import Limits
+def limits_of(settings: HoldfastSettings) -> ServerLimits:
+    from holdfast.server.api_server import ServerLimits
     from holdfast.server.fanout import StreamOptions
 
     limits = settings.limits
     streams = StreamOptions(tick=settings.server.tick, per_user=limits.streams)
-    return Limits(streams=streams, quota=limits.files * 1024 * 1024, audit=limits.audit)
+    return ServerLimits(streams=streams, quota=limits.files * 1024 * 1024, audit=limits.audit)
 
 
 def _application(

@@ -24,7 +24,7 @@ MAX_IMPORTS: Final = 2
 """Most imports that are parsed and written at once. Others wait, with their bodies in files."""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class ServerLimits(Struct, frozen=True, kw_only=True):
     """Limits of a server: sizes in bytes, retention in days."""
 
     body: int = 1024 * 1024
@@ -70,7 +70,7 @@ class ApiServer:
         db: Database,
         identity: Identity,
         ports: Ports | None = None,
-        limits: Limits = Limits(),  # noqa: B008 - frozen
+        limits: ServerLimits = ServerLimits(),  # noqa: B008 - frozen
         access: AuthConfig = AuthConfig(),  # noqa: B008 - frozen
         meters: MetricRegistry | None = None,
         base_urls: Mapping[str, str] = {},

@@ -24,7 +24,7 @@ from holdfast.chat.row_lock import read_chat
 from holdfast.host import serving
 from holdfast.kernel.ports import Ports
 from holdfast.server.access_policy import ALL_SCOPES, ApiCaller, ChatAccess, ChatRelation, Role
-from holdfast.server.api_server import ApiServer, Identity, Limits
+from holdfast.server.api_server import ApiServer, Identity, ServerLimits
 from holdfast.server.app import application
 from holdfast.server.http_request import HttpRequest
 from holdfast.server.json import API_PREFIX, from_json, to_json
@@ -155,7 +155,7 @@ async def serving_api(
     clock: Clock | None = None,
     user: str = "ann",
     worker: WorkerOptions | None = WorkerOptions(),  # noqa: B008 - frozen
-    limits: Limits = Limits(),  # noqa: B008 - frozen
+    limits: ServerLimits = ServerLimits(),  # noqa: B008 - frozen
     identity: Identity | None = None,
     world: Ports | None = None,
     base_urls: Mapping[str, str] = {},

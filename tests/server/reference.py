@@ -288,7 +288,7 @@ def ends() -> str:
 
 
 def limits() -> str:
-    bounds, patience, streams = api_server.Limits(), SlowClientLimits(), StreamOptions()
+    bounds, patience, streams = api_server.ServerLimits(), SlowClientLimits(), StreamOptions()
     (page,) = get_args(shared_request_types.Limit)[1:]
     rows = [
         ("a JSON body", _size(bounds.body), "`too_large`"),

@@ -22,7 +22,7 @@ from holdfast.chat.files import (
 from holdfast.kernel.messages import File
 from holdfast.kernel.model import Request
 from holdfast.server import routes
-from holdfast.server.api_server import Limits
+from holdfast.server.api_server import ServerLimits
 from holdfast.server.idempotency import once
 from holdfast.store.database import Database, Tx
 from holdfast.store.postgres.database import open_postgres
@@ -100,7 +100,7 @@ async def test_files_are_listed_in_pages(db: Database, clock: Clock) -> None:
 
 
 async def test_too_much_is_refused_before_it_is_all_read(db: Database, clock: Clock) -> None:
-    limits = Limits(file=1000)
+    limits = ServerLimits(file=1000)
     taken = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -351,7 +351,7 @@ async def test_a_file_can_be_deleted_when_its_chat_is_gone(db: Database, clock: 
 
 
 async def test_nobody_stores_more_than_their_quota(db: Database, clock: Clock) -> None:
-    limits = Limits(quota=1000)
+    limits = ServerLimits(quota=1000)
     async with serving_api(db, [agent((), clock)], clock=clock, limits=limits) as api:
         first = (await upload(api, bytes(600))).body["id"]
         status, problem, _ = await upload(api, bytes(401))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.api_server import Limits
+from holdfast.server.api_server import ServerLimits
 from holdfast.server.pagination import cursor_holding
 from holdfast.store.database import Database
 from holdfast.testing import Clock
@@ -198,7 +198,7 @@ async def test_what_is_none_of_a_few_values_is_told_all_of_them(
 
 
 async def test_a_body_that_is_too_large_is_refused(db: Database, clock: Clock) -> None:
-    limits = Limits(body=1000)
+    limits = ServerLimits(body=1000)
     async with serving_api(db, [agent((), clock)], clock=clock, limits=limits) as api:
         status, problem, _ = await api.post("/chats", {"prompt": "x" * 1000})
         assert (status, problem["kind"], problem["facts"]) == (413, "too_large", {"limit": 1000})

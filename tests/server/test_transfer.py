@@ -17,7 +17,7 @@ from holdfast.chat.files import add_file
 from holdfast.chat.transitions import lifecycle
 from holdfast.kernel.messages import File
 from holdfast.kernel.model import Request
-from holdfast.server.api_server import MAX_IMPORTS, Limits
+from holdfast.server.api_server import MAX_IMPORTS, ServerLimits
 from holdfast.server.json import API_PREFIX, from_json, to_json
 from holdfast.store.database import Database, Tx, Unavailable
 from holdfast.testing import Clock, call, ports, think
@@ -350,7 +350,7 @@ HOSTILE: Final[Mapping[str, Callable[[str], str]]] = {
 async def test_a_file_that_cannot_be_kept_is_refused_and_nothing_is(
     db: Database, clock: Clock, how: str
 ) -> None:
-    limits = Limits(quota=1500)
+    limits = ServerLimits(quota=1500)
     script = ["nice", "yes"]
     async with serving_api(db, [agent(script, clock)], clock=clock, limits=limits) as api:
         good = (await api.get(f"/chats/{await with_files(api)}/export")).body.decode()

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.chat.stream import ChatEvents
 from holdfast.server.access_policy import ApiCaller
-from holdfast.server.api_server import Limits
+from holdfast.server.api_server import ServerLimits
 from holdfast.server.event_codec import (
     END_DELETED,
     END_FAILED,
@@ -240,7 +240,7 @@ async def test_a_server_that_stops_tells_everybody_to_come_back_and_is_not_held_
 async def test_who_comes_while_the_server_stops_is_sent_away_at_once(
     db: Database, clock: Clock
 ) -> None:
-    limits = Limits(streams=StreamOptions(tick=0.01))
+    limits = ServerLimits(streams=StreamOptions(tick=0.01))
     async with serving_api(db, [agent((), clock)], clock=clock, limits=limits) as api:
         chat = await api.host.create(None, owner="ann")
         await api.server.hub.close()
@@ -256,7 +256,7 @@ async def test_a_chat_that_is_not_the_callers_has_no_stream(db: Database, clock:
 
 
 async def test_nobody_has_more_streams_open_than_they_may(db: Database, clock: Clock) -> None:
-    limits = Limits(streams=StreamOptions(per_user=2))
+    limits = ServerLimits(streams=StreamOptions(per_user=2))
     async with serving_api(db, [agent((), clock)], clock=clock, limits=limits) as api:
         chat = (await api.host.create(None, owner="ann")).id
         async with connected(api, None), socket(api, chat):
@@ -300,7 +300,7 @@ async def test_pings_followed_by_a_reset_are_the_end_of_a_reader_and_no_failure(
 async def test_a_stream_that_ends_with_an_exception_is_not_counted_any_more(
     db: Database, clock: Clock, of: str
 ) -> None:
-    limits = Limits(streams=StreamOptions(per_user=2))
+    limits = ServerLimits(streams=StreamOptions(per_user=2))
     async with serving_api(db, [agent((), clock)], clock=clock, limits=limits) as api:
         made = (await api.host.create(None, owner="ann")).id
         chat = made if of == "chat" else None

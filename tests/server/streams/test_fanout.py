@@ -20,7 +20,7 @@ from holdfast.chat.rows import Stored
 from holdfast.chat.stream import MAX_RESULT_SIZE, ChatEvents, LiveDelta
 from holdfast.host import serving
 from holdfast.server import fanout
-from holdfast.server.api_server import ApiServer, Limits
+from holdfast.server.api_server import ApiServer, ServerLimits
 from holdfast.server.app import application
 from holdfast.server.event_codec import END_FAILED, END_SLOW, WireEvent, wire_of
 from holdfast.server.fanout import StreamOptions
@@ -134,7 +134,7 @@ async def test_what_is_said_between_two_ticks_is_one_write_and_one_delta(
     db: Database, clock: Clock
 ) -> None:
     burst = [[say("x"), pause(0.001)] for _ in range(100)]
-    limits = Limits(streams=StreamOptions(tick=0.05))
+    limits = ServerLimits(streams=StreamOptions(tick=0.05))
     async with serving_api(db, [agent([burst], clock)], clock=clock, limits=limits) as api:
         chat = await api.host.create(None, owner="ann")
         async with connected(api, chat.id) as connection:
@@ -231,7 +231,7 @@ async def narrow(
     """A server whose connections hold next to nothing in the kernel."""
     world = ports(clock=clock)
     async with serving(db, [agent(script, clock)], ports=world, titles=False) as host:
-        server = ApiServer(host, db, Named(db), world, Limits(streams=options))
+        server = ApiServer(host, db, Named(db), world, ServerLimits(streams=options))
         listener = sockets.create_server(("127.0.0.1", 0))
         listener.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDBUF, 4096)
         runner = web.AppRunner(application(server), access_log=None)
