@@ -18,6 +18,7 @@ from holdfast.kernel.decide import Approved, CallState, Recorded
 from holdfast.kernel.entry_point import EntryMeta, entry_point
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.events import Action
+from holdfast.kernel.foreign_attributes import answer_foreign_attributes
 from holdfast.kernel.handoff import agent_after
 from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Inbox
@@ -57,11 +58,17 @@ Resolution: TypeAlias = Union[Approved, Deny, ToolResult, Any]
 """Answer to an action: an approval, a denial, or a result (anything a tool may return)."""
 
 
-class Agent(Struct, metaclass=EntryMeta, frozen=True, kw_only=True, dict=True):
-    """An agent: model, instructions, tools and policy. Build variants with `agent.replace(…)`."""
+class _Positional(Struct, metaclass=EntryMeta, frozen=True):
+    """The fields of an agent that need no name: `Agent("anthropic:…")`."""
 
     model: Model | str
     """The model, or its name as `provider:model`; a name is resolved when the agent is built."""
+
+
+@answer_foreign_attributes
+class Agent(_Positional, frozen=True, kw_only=True, dict=True):
+    """An agent: model, instructions, tools and policy. Build variants with `agent.replace(…)`."""
+
     models: Callable[[str], Model] | None = None
     """Resolves a model's name: this one's, and those that chats choose. None: `holdfast.model`,
     configured by the environment."""
@@ -426,6 +433,8 @@ def _as_tool(given: Tool | Callable[..., Any]) -> Tool:
         return given
     if isinstance(given, type):
         raise ConfigError(f"{given.__name__} is a class: pass an instance of it")
+    if isinstance(given, Agent):
+        raise ConfigError(f"{given.name} is an agent: use agent.as_tool(), or handoff([agent])")
     if not callable(given):
         raise ConfigError(f"{given!r} is not a tool: use @tool on a function, or make a Tool")
     if not hasattr(given, "schema"):

@@ -2,7 +2,8 @@
 
 HoldfastError                 base class of all of them
 ├── ConfigError               an option or argument is wrong; also a ValueError
-│   └── UnknownKeyword        there is no such keyword argument; also a TypeError
+│   ├── UnknownKeyword        there is no such keyword argument; also a TypeError
+│   └── TooManyArguments      the other arguments need a name; also a TypeError
 ├── FormatError               a stored history cannot be read; also a ValueError
 ├── ModelError
 │   ├── ProviderError         a provider refused or failed; its facts are in a `Failure`
@@ -60,6 +61,7 @@ from holdfast.kernel.errors import (
     ModelError as ModelError,
     ProviderError as ProviderError,
     ToolFailed as ToolFailed,
+    TooManyArguments as TooManyArguments,
     UnknownKeyword as UnknownKeyword,
 )
 from holdfast.kernel.result import (

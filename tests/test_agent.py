@@ -116,9 +116,10 @@ def test_replace_refuses_what_an_agent_does_not_have() -> None:
         agent().replace(colour="blue")
 
 
-def test_an_agent_has_no_option_that_is_not_named() -> None:
+def test_an_agent_has_no_option_that_is_not_named_but_its_model() -> None:
+    assert Agent(ScriptedModel([]), name="first").name == "first"
     with pytest.raises(TypeError):
-        Agent(ScriptedModel([]))  # type: ignore[call-arg]
+        Agent(ScriptedModel([]), "Be brief.")  # type: ignore[arg-type, call-arg]
     with pytest.raises(TypeError, match="colour"):
         agent(colour="blue")
 

@@ -44,6 +44,7 @@ from holdfast.chat.transitions import lifecycle, user
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.chat.transitions.user import Edited, Sent
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.foreign_attributes import answer_foreign_attributes
 from holdfast.kernel.messages import Message, Prompt, encode, user_message
 from holdfast.kernel.model import Effort, check_effort, check_usable
 from holdfast.kernel.ports import Ports
@@ -108,6 +109,7 @@ class HostContext:
             check_usable(known_agent.replace(model=model).model)
 
 
+@answer_foreign_attributes
 class Chat(ChatHandle):
     """Handle of a durable conversation. It holds no resources and needs no closing.
 

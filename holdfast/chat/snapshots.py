@@ -29,6 +29,7 @@ from holdfast.chat.transitions.claims import live_workers, with_due_actions
 from holdfast.kernel import answer
 from holdfast.kernel.errors import Failure, InvalidOutput
 from holdfast.kernel.events import Action, EndReason
+from holdfast.kernel.foreign_attributes import answer_foreign_attributes
 from holdfast.kernel.messages import AskedBy, CutBy, Message, MessageKind
 from holdfast.kernel.output import Misfit, Output, spoken, value_in
 from holdfast.kernel.turn import context_of
@@ -115,6 +116,7 @@ def pending(call: JournalCall) -> Pending:
     return Pending(**structs.asdict(call.asked), number=call.number, deadline=call.deadline)
 
 
+@answer_foreign_attributes
 class ChatResult(Struct, frozen=True):
     """The result of a chat that is idle, in error, or waiting for an action."""
 

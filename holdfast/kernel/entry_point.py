@@ -11,7 +11,7 @@ import contextlib
 import functools
 import inspect
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from os.path import dirname, join
 from types import TracebackType
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from msgspec import StructMeta
 
 from holdfast.kernel.errors import ConfigError
-from holdfast.kernel.keywords import check_keywords
+from holdfast.kernel.keywords import check_keywords, too_many
 from holdfast.kernel.ports import wants_debug
 
 P = ParamSpec("P")
@@ -30,6 +30,12 @@ OURS: Final = (join(dirname(dirname(__file__)), ""), contextlib.__file__)
 """Where code is not the caller's: in this package, and where `with` blocks call it."""
 
 
+BY_POSITION: Final = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
+
+
 def entry_point(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorator of a public function; `what` is its name for people."""
 
@@ -37,10 +43,15 @@ def entry_point(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         parameters = inspect.signature(function).parameters
         takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
         known = tuple(name for name in parameters if name != "self")
+        by_position = [name for name, one in parameters.items() if one.kind in BY_POSITION]
+        most = len(by_position)
 
         @functools.wraps(function)
         def entry(*args: P.args, **kwargs: P.kwargs) -> T:
             try:
+                if len(args) > most:
+                    positional = [name for name in by_position if name != "self"]
+                    raise too_many(what, positional, known[len(positional) :])
                 if kwargs and not takes_any:
                     check_keywords(what, kwargs, known)
                 return function(*args, **kwargs)
@@ -60,12 +71,23 @@ class EntryMeta(StructMeta):
 
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
             try:
+                if args:
+                    check_positional(cls, args)
                 if kwargs:
                     check_keywords(cls.__name__, kwargs, cls.__struct_fields__)
                 return super().__call__(*args, **kwargs)
             except ConfigError as error:
                 hide_our_frames(error)
                 raise
+
+
+def check_positional(cls: StructMeta, given: Sequence[object]) -> None:
+    """Raise `TooManyArguments` if a struct takes fewer positional arguments."""
+    parameters = inspect.signature(cls).parameters
+    positional = [name for name, one in parameters.items() if one.kind in BY_POSITION]
+    if len(given) > len(positional):
+        others = [name for name in parameters if name not in positional]
+        raise too_many(cls.__name__, positional, others)
 
 
 class EntryContext(AbstractAsyncContextManager[T]):

@@ -7,7 +7,8 @@ Whether and when a call is retried is decided in `retry.py`.
 
     HoldfastError
     ├── ConfigError (also ValueError)   an option or argument is wrong
-    │   └── UnknownKeyword              also a TypeError: there is no such keyword argument
+    │   ├── UnknownKeyword              also a TypeError: there is no such keyword argument
+    │   └── TooManyArguments            also a TypeError: the others need a name
     ├── FormatError (also ValueError)   stored JSON cannot be read
     ├── ToolFailed                      raised by tools: the model reads the message
     │   └── ExpectedFailure             a regular negative answer, such as *not found*
@@ -162,6 +163,10 @@ class ConfigError(HoldfastError, ValueError):
 
 class UnknownKeyword(ConfigError, TypeError):
     """A function or class has no such keyword argument. The message states what to write."""
+
+
+class TooManyArguments(ConfigError, TypeError):
+    """A function or class takes fewer positional arguments. The message names the others."""
 
 
 class MissingDescription(UserWarning):

@@ -5,12 +5,14 @@ An argument of another library is answered with ours, a misspelt one with the ne
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from holdfast.kernel.errors import UnknownKeyword
+from holdfast.kernel.errors import TooManyArguments, UnknownKeyword
 from holdfast.kernel.suggest import nearest
 
+MOST_NAMED: Final = 3
+"""Arguments that the error for too many positional ones shows by name."""
 _MAX_STEPS: Final = "policy=Policy(max_steps=…)"
 _RETRY: Final = "policy=Policy(retry=Retry(attempts=…))"
 _SETTINGS: Final = {
@@ -135,6 +137,22 @@ def check_keywords(what: str, given: Iterable[str], known: Collection[str]) -> N
         if name not in known:
             how = suggestion(what, name, known) or f"it takes {', '.join(known)}"
             raise UnknownKeyword(f"{what} has no argument {name!r}: {how}")
+
+
+def too_many(what: str, positional: Sequence[str], others: Sequence[str]) -> TooManyArguments:
+    """The error for more positional arguments than `what` takes."""
+    takes = f"only {', '.join(positional)} by position" if positional else "its arguments by name"
+    some = ", ".join((*positional, *(f"{name}=…" for name in others[:MOST_NAMED])))
+    example = _EXAMPLES.get(what, f"{what}({some}{', …' if len(others) > MOST_NAMED else ''})")
+    return TooManyArguments(f"{what} takes {takes}: write {example}")
+
+
+_EXAMPLES: Final = {
+    "Agent": "Agent('provider:model', instructions=…, tools=[…], …)",
+    "Fallback": "Fallback([first, second])",
+    "tool": "@tool, or @tool(name=…, …)",
+}
+"""Calls of functions and classes whose first parameters are not the ones to show."""
 
 
 def suggestion(what: str, name: str, known: Collection[str]) -> str:

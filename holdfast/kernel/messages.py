@@ -372,7 +372,10 @@ def user_message(prompt: Prompt) -> Message:
     parts = tuple(prompt) if listed else (prompt,)  # type: ignore[arg-type]
     for part in parts:
         if not isinstance(part, (Text, File, Source)):
-            raise ConfigError(f"a prompt has {part!r} in it: use text, or parts such as Text(…)")
+            how = "use text, or parts such as Text(…)"
+            if isinstance(part, Mapping) and "role" in part:
+                how = "pass messages as history=, with holdfast.messages.from_openai(…)"
+            raise ConfigError(f"a prompt has {part!r} in it: {how}")
         if isinstance(part, File):
             _check_file(part)
     return Message("user", parts, "prompt")

@@ -9,6 +9,7 @@ from msgspec import Struct
 from holdfast.kernel import answer
 from holdfast.kernel.errors import Failure, HoldfastError
 from holdfast.kernel.events import Action, EndReason, Summary
+from holdfast.kernel.foreign_attributes import answer_foreign_attributes
 from holdfast.kernel.messages import CutBy, Message, ToolResult, Usage
 from holdfast.kernel.turn import FAILED_OUTCOMES
 
@@ -25,6 +26,7 @@ class Ending(Struct, frozen=True):
     cut_by: CutBy | None = None
 
 
+@answer_foreign_attributes
 class RunResult(Struct, frozen=True):
     """The result of a run: why it ended, and the history to continue with."""
 

@@ -13,6 +13,7 @@ import anyio
 
 from holdfast.kernel.channel import Channel
 from holdfast.kernel.events import Event
+from holdfast.kernel.foreign_attributes import FOREIGN_ATTRIBUTES
 from holdfast.kernel.inbox import Inbox
 from holdfast.kernel.loop import Loop
 from holdfast.kernel.messages import Message, Prompt, user_message
@@ -151,6 +152,8 @@ class Run(Coroutine[Any, Any, RunResult]):
         def __getattr__(self, name: str) -> NoReturn:
             if name in OF_THE_RESULT:
                 raise AttributeError(f"a run has no {name}, but its result has: {AWAIT_IT}")
+            if remedy := FOREIGN_ATTRIBUTES["Run"].get(name):
+                raise AttributeError(f"Run has no attribute {name!r}: use {remedy}")
             raise AttributeError(
                 f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
             )

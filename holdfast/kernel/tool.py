@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from holdfast.kernel.entry_point import entry_point, level_of_caller
 from holdfast.kernel.errors import ConfigError, MissingDescription, ToolFailed
+from holdfast.kernel.foreign_attributes import answer_foreign_attributes
 from holdfast.kernel.hook_context import NO_CONTEXT, Context
 from holdfast.kernel.keywords import check_keywords
 from holdfast.kernel.messages import ToolResult, Usage
@@ -106,6 +107,7 @@ class ToolContext(Context):
         return self._report(text) if data is None else self._report(text, data)
 
 
+@answer_foreign_attributes
 class Tool:
     """A tool, made by `@tool` or from a JSON schema. Without a function, the client runs it.
 
@@ -282,6 +284,8 @@ def tool(function: Callable[..., Any] | None = None, /, **properties: Any) -> An
 
     @entry_point("tool")
     def make(function: Callable[..., Any], /) -> Tool:
+        if isinstance(function, str) or not callable(function):
+            raise ConfigError(f"{function!r} is not a function: use @tool, or @tool(name=…)")
         chosen = {key: value for key, value in properties.items() if value is not None}
         chosen.setdefault("name", _name(function))
         if "description" not in chosen:
