@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from holdfast.chat.row_lock import LockedChat
 from holdfast.chat.rows import Charge
+from holdfast.chat.spending import Spending, spend
+
+NOTHING: Final = Spending()
 
 
 async def charge(locked: LockedChat, charges: Sequence[Charge]) -> None:
     """Record charges of a chat. The id of a charge makes this idempotent."""
+    spending = Spending()
     for item in charges:
         usage = item.usage
         values: dict[str, Any] = {
@@ -26,7 +30,7 @@ async def charge(locked: LockedChat, charges: Sequence[Charge]) -> None:
             "cost": usage.cost,
             "created_at": locked.now,
         }
-        await locked.tx.execute(
+        count = await locked.tx.execute(
             f"""
             INSERT INTO usage ({", ".join(values)})
             VALUES ({", ".join(f":{name}" for name in values)})
@@ -34,3 +38,7 @@ async def charge(locked: LockedChat, charges: Sequence[Charge]) -> None:
             """,
             values,
         )
+        if count:
+            spending.add_usage(usage)
+    if spending != NOTHING:
+        await spend(locked.tx, locked.chat.id, locked.now, spending)

@@ -171,6 +171,7 @@ ROW_SOURCES: Final = {
     "awaited": "awaited t LEFT JOIN chats c ON c.id = t.child_id WHERE t.chat_id = :id",
     "partials": "partials t WHERE chat_id = :id",
     "usage": "usage t WHERE chat_id = :id",
+    "spending": "chats t WHERE id = :id",
 }
 
 

@@ -15,6 +15,7 @@ from holdfast.chat.history_invariants import Complaint, Walk, checkpoints, edits
 from holdfast.chat.journal import earliest
 from holdfast.chat.queue import MAX_QUEUED
 from holdfast.chat.rows import JSON_COLUMNS, ChatRow, Deliver, JournalCall, Status
+from holdfast.chat.spending import SpendingRow, wrong_counters
 from holdfast.chat.transitions.claims import MAX_CRASHES
 from holdfast.kernel.approval import digest
 from holdfast.kernel.decide import Approved
@@ -25,6 +26,7 @@ from holdfast.kernel.messages import (
     MessageKind,
     MessageRole,
     ToolResult,
+    Usage,
     Visibility,
     decode,
 )
@@ -57,6 +59,7 @@ class MessageRow(Struct, frozen=True, kw_only=True):
     cache_read: int | None
     cache_write: int | None
     cost: float | None
+    created_at: int
     superseded_at: int | None
 
     @property
@@ -101,6 +104,13 @@ class UsageRow(Struct, frozen=True, kw_only=True):
     cache_read: int
     cache_write: int
     cost: float | None
+    created_at: int
+
+    @property
+    def used(self) -> tuple[int, int, int, int, int, float | None]:
+        """The usage columns, in the order of `Usage`."""
+        counts = (self.input, self.output, self.reasoning, self.cache_read, self.cache_write)
+        return (*counts, self.cost)
 
 
 class ParentRow(Struct, frozen=True, kw_only=True):
@@ -124,6 +134,7 @@ class ChatRows(Struct, frozen=True, kw_only=True):
     awaited: Sequence[RawRow] = ()
     partials: Sequence[RawRow] = ()
     usage: Sequence[RawRow] = ()
+    spending: Sequence[RawRow] = ()
 
 
 class DecodedRows(Struct, frozen=True, kw_only=True):
@@ -138,6 +149,7 @@ class DecodedRows(Struct, frozen=True, kw_only=True):
     awaited: Sequence[AwaitedRow]
     partials: Sequence[PartialRow]
     usage: Sequence[UsageRow]
+    spending: Sequence[SpendingRow]
 
 
 class Table(Struct, frozen=True):
@@ -169,6 +181,7 @@ TABLES: Final[Mapping[str, Table]] = {
     "awaited": Table(AwaitedRow, "call_id", "call", 12),
     "partials": Table(PartialRow, "", "partial answer", 14, {"body": Message}),
     "usage": Table(UsageRow, "id", "usage", 19),
+    "spending": Table(SpendingRow, "", "counters", 20),
 }
 
 
@@ -176,14 +189,19 @@ def examine(rows: ChatRows) -> Iterator[Complaint]:
     """Yield everything that is wrong with a chat."""
     complaints: list[Complaint] = []
     decoded = _decode_rows(rows, complaints)
-    yield from complaints
-    if decoded is None:
-        return  # the other rows have nothing to be compared with
+    if decoded is None:  # the other rows have nothing to be compared with
+        yield from complaints
+        return
     for check in CHECKS:
-        yield from check(decoded)
+        complaints += check(decoded)
     if len(decoded.messages) == len(rows.messages):
         # An undecodable message may be the one that the others refer to.
-        yield from _history(decoded)
+        complaints += _history(decoded)
+    yield from complaints or wrong_counters(
+        decoded.spending[0],
+        [(row.created_at, row.body) for row in decoded.messages if row.epoch is not None],
+        [(row.created_at, Usage(*row.used)) for row in decoded.usage],
+    )
 
 
 def _decode_rows(rows: ChatRows, complaints: list[Complaint]) -> DecodedRows | None:
@@ -406,7 +424,8 @@ def _partial(decoded: DecodedRows) -> Iterator[Complaint]:
 
 def _usage(decoded: DecodedRows) -> Iterator[Complaint]:
     """19: usage is not negative."""
-    counts_by_row = {f"usage {row.id}": structs.astuple(row)[2:] for row in decoded.usage}
+    counts_by_row: dict[str, Sequence[float | None]]
+    counts_by_row = {f"usage {row.id}": row.used for row in decoded.usage}
     counts_by_row |= {f"message {row.number}": row.used for row in decoded.messages}
     for where, counts in counts_by_row.items():
         if any(count is not None and count < 0 for count in counts):

@@ -19,10 +19,13 @@ from holdfast.chat.rows import (
     chat_of,
     runnable,
 )
+from holdfast.chat.spending import SPEND, Spending, spending_params
 from holdfast.chat.state_machine import TRANSITIONS, Transition, check
 from holdfast.kernel.handoff import handover_note
 from holdfast.kernel.messages import Message, encode
 from holdfast.store.database import Changed, Claimable, Tx
+
+NOTHING_SPENT: Final = Spending()
 
 
 class LockedChat:
@@ -40,6 +43,8 @@ class LockedChat:
         self.now = now
         self.version = chat.snapshot_version + 1
         self.appended: list[Stored] = []
+        self.spending = Spending()
+        """What the appended messages have cost."""
         self.delivered: dict[str, int] = {}
         """Numbers of messages that moved from the queue to the history, by queue id."""
         self._changed_columns: dict[str, Any] = {}
@@ -60,7 +65,6 @@ class LockedChat:
         *,
         author: str | None = None,
         epoch: int | None = None,
-        charged: bool = True,
     ) -> None:
         """Append messages to the history: a new history version, and attempt 1 at the next step."""
         rows: list[dict[str, Any]] = []
@@ -75,10 +79,11 @@ class LockedChat:
                     self.now,
                     author=author if message.kind == "prompt" else None,
                     epoch=epoch,
-                    charged=charged,
                 )
             )
             self.appended.append(Stored(number, self.version, message, author, self.now))
+            if epoch is not None:
+                self.spending.add_message(message)
         if rows:
             await self.tx.execute_many(INSERT_MESSAGE, rows)
             self.set(
@@ -140,8 +145,12 @@ class LockedChat:
                 changes[name] = encode(changes[name]).decode()
         if "archived" in changes:
             changes["archived"] = int(changes["archived"])
+        assignments = [f"{name} = :{name}" for name in changes]
+        if self.spending != NOTHING_SPENT:
+            assignments.append(SPEND)
+            changes |= {"at": self.now, **spending_params(self.spending)}
         sql = (
-            f"UPDATE chats SET {', '.join(f'{name} = :{name}' for name in changes)} "
+            f"UPDATE chats SET {', '.join(assignments)} "
             "WHERE id = :id AND snapshot_version = :version_before AND epoch = :epoch_before"
         )
         condition_params = {

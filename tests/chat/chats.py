@@ -61,10 +61,17 @@ TABLES: Final[Mapping[str, str]] = {
     "workers": "id",
     "marks": "reader, chat_id",
     "gone": "chat_id, reader",
+    "deleted_spending": "chat_id",
+    "budgets": "scope, id",
     "unsearched": "chat_id",
     "passages": "id",
 }
 """Every table and its primary key."""
+COLUMNS: Final[Mapping[str, str]] = {
+    "messages": "chat_id, number, revision, role, kind, visibility, body, author, epoch, runtime, "
+    "input, output, reasoning, cache_read, cache_write, cost, created_at, superseded_at",
+}
+"""Columns of the tables in which the databases do not have them in the same order."""
 
 State = Literal["open", "waiting", "approved", "started", "recorded"]
 """How far a call is; `open`: asked for, and no more."""
@@ -192,7 +199,10 @@ class Chats:
         async def dump(tx: Tx) -> dict[str, list[tuple[Any, ...]]]:
             return {
                 table: [
-                    tuple(row) for row in await tx.fetch(f"SELECT * FROM {table} ORDER BY {by}")
+                    tuple(row)
+                    for row in await tx.fetch(
+                        f"SELECT {COLUMNS.get(table, '*')} FROM {table} ORDER BY {by}"
+                    )
                 ]
                 for table, by in TABLES.items()
             }

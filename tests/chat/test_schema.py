@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from holdfast.chat.rows import CHAT_COLUMNS
+from holdfast.chat.spending import SPENDING_COLUMNS
 from holdfast.store.database import Database, Tx
 from holdfast.store.sqlite.database import open_sqlite
 from holdfast.testing import Clock
@@ -24,7 +25,8 @@ class Column(Struct, frozen=True):
 
 
 class Table(Struct, frozen=True):
-    columns: tuple[Column, ...]
+    columns: frozenset[Column]
+    """In any order: a migration may have replaced one, which then is the last."""
     key: tuple[str, ...]
     unique: frozenset[tuple[str, ...]]
     foreign: frozenset[tuple[tuple[str, ...], str, tuple[str, ...], str]]
@@ -47,8 +49,12 @@ INDEXED: Final = "passage_words"
 """The index of the search: each database has its own kind, SQLite in several tables."""
 
 
+ADDED: Final = {"'note'"}
+"""Defaults of columns that SQLite can only add with one."""
+
+
 def _column(name: str, type: str, null: bool, default: str | None) -> Column:
-    plain = None if default is None else default.removesuffix("::text")
+    plain = None if default is None or default in ADDED else default.removesuffix("::text")
     return Column(name, TYPES.get(type, type.lower()), null, plain)
 
 
@@ -71,7 +77,7 @@ async def _sqlite_table(tx: Tx, table: str, sql: str) -> Table:
         f"SELECT name FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = '{table}'"
     )
     return Table(
-        tuple(
+        frozenset(
             _column(name, type, not notnull and not key, default)
             for _, name, type, notnull, default, key in info
         ),
@@ -153,7 +159,7 @@ async def _postgres_table(tx: Tx, table: str) -> Table:
         return [row for row in constraints if row[0] == kind]
 
     return Table(
-        tuple(_column(*row) for row in await tx.fetch(COLUMNS, given)),
+        frozenset(_column(*row) for row in await tx.fetch(COLUMNS, given)),
         tuple(of("p")[0][2]),
         frozenset(tuple(row[2]) for row in of("u")),
         frozenset((tuple(row[2]), row[1], tuple(row[3]), row[4]) for row in of("f")),
@@ -200,4 +206,4 @@ def _belongs_to_chats(name: str, table: Table) -> bool:
 
 async def test_a_chat_has_a_field_for_every_column(postgres: Chats) -> None:
     schema = await postgres.db.read(postgres_schema)
-    assert {column.name for column in schema["chats"].columns} == set(CHAT_COLUMNS)
+    assert {column.name for column in schema["chats"].columns} == {*CHAT_COLUMNS, *SPENDING_COLUMNS}

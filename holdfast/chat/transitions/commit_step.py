@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from holdfast.chat.row_lock import INSERT_MESSAGE, message_row
 from holdfast.chat.rows import Fence
+from holdfast.chat.spending import spend_assignments, spending_of, spending_params
 from holdfast.kernel.messages import Message, encode
 from holdfast.store.database import Changed, Tx
 
@@ -110,6 +111,7 @@ def _step_params(commit: StepCommit) -> dict[str, Any]:
         "history_version": fence.history_version,
         "attempt": fence.attempt,
         "count": len(commit.messages),
+        **spending_params(spending_of(commit.messages)),
     }
 
 
@@ -131,11 +133,11 @@ ADVANCE_CHAT: Final = """
     UPDATE chats AS c
        SET snapshot_version = c.snapshot_version + 1, history_version = c.snapshot_version + 1,
            messages = c.messages + :count,
-           attempt = 1, retry = NULL, retry_at = NULL, crashes = 0, updated_at = {now}
+           attempt = 1, retry = NULL, retry_at = NULL, crashes = 0, updated_at = {now}, SPEND
      WHERE id = :id AND epoch = :epoch AND status = 'running' AND worker_id IS NOT NULL
        AND history_version = :history_version AND attempt = :attempt
     RETURNING id, snapshot_version, messages, queue_version, updated_at
-    """
+    """.replace("SPEND", spend_assignments("c.", ":", "{now}"))
 """Advances a chat of SQLite, whose messages are inserted separately."""
 
 # The statements for PostgreSQL return a row for each chat that they could lock, with a version if
@@ -144,12 +146,13 @@ ADVANCE_CHAT: Final = """
 
 COMMIT_ONE_MESSAGE: Final = """
     WITH locked AS (
-        SELECT id FROM chats WHERE id = :id FOR NO KEY UPDATE SKIP LOCKED
+        SELECT id, {now} AS now FROM chats WHERE id = :id FOR NO KEY UPDATE SKIP LOCKED
     ), changed AS (
         UPDATE chats AS c
            SET snapshot_version = c.snapshot_version + 1, history_version = c.snapshot_version + 1,
                messages = c.messages + 1,
-               attempt = 1, retry = NULL, retry_at = NULL, crashes = 0, updated_at = {now}
+               attempt = 1, retry = NULL, retry_at = NULL, crashes = 0,
+               updated_at = locked.now, SPEND
           FROM locked
          WHERE c.id = locked.id
            AND c.epoch = :epoch AND (c.status = 'running') IS TRUE AND c.worker_id IS NOT NULL
@@ -166,26 +169,33 @@ COMMIT_ONE_MESSAGE: Final = """
     )
     SELECT locked.id, changed.snapshot_version, changed.messages, changed.queue_version
       FROM locked LEFT JOIN changed ON changed.id = locked.id
-    """
+    """.replace("SPEND", spend_assignments("c.", ":", "locked.now"))
 """Commits one step with one message. PostgreSQL plans and runs it faster than `COMMIT_STEPS`."""
 
 COMMIT_STEPS: Final = """
     WITH locked AS (
-        SELECT step.*
+        SELECT step.*, {now} AS now
           FROM chats c
           JOIN unnest(
                    CAST(:id AS text[]),
                    CAST(CAST(:epoch AS text) AS bigint[]),
                    CAST(CAST(:history_version AS text) AS bigint[]),
                    CAST(CAST(:attempt AS text) AS bigint[]),
-                   CAST(CAST(:count AS text) AS bigint[])
-               ) AS step (id, epoch, history_version, attempt, count) ON step.id = c.id
+                   CAST(CAST(:count AS text) AS bigint[]),
+                   CAST(CAST(:steps AS text) AS bigint[]),
+                   CAST(CAST(:tokens AS text) AS bigint[]),
+                   CAST(CAST(:spent AS text) AS double precision[]),
+                   CAST(CAST(:time AS text) AS bigint[]),
+                   CAST(CAST(:unpriced AS text) AS bigint[])
+               ) AS step (id, epoch, history_version, attempt, count,
+                          steps, tokens, spent, time, unpriced) ON step.id = c.id
          ORDER BY c.id FOR NO KEY UPDATE OF c SKIP LOCKED
     ), changed AS (
         UPDATE chats AS c
            SET snapshot_version = c.snapshot_version + 1, history_version = c.snapshot_version + 1,
                messages = c.messages + step.count,
-               attempt = 1, retry = NULL, retry_at = NULL, crashes = 0, updated_at = {now}
+               attempt = 1, retry = NULL, retry_at = NULL, crashes = 0,
+               updated_at = step.now, SPEND
           FROM locked step
          WHERE c.id = step.id
            AND c.epoch = step.epoch AND (c.status = 'running') IS TRUE AND c.worker_id IS NOT NULL
@@ -218,7 +228,7 @@ COMMIT_STEPS: Final = """
     )
     SELECT locked.id, changed.snapshot_version, changed.messages, changed.queue_version
       FROM locked LEFT JOIN changed ON changed.id = locked.id
-    """
+    """.replace("SPEND", spend_assignments("c.", "step.", "step.now"))
 """Commits many steps. Each parameter is an array.
 
 Most arrays are sent as text, which is much faster than sending many values. The number of a message
@@ -227,7 +237,10 @@ is relative to the last one of its step.
 
 QUOTED: Final = frozenset({"id", "chat_id", "body"})
 """Parameters whose values may need quotes in an array. The others are numbers and enum values."""
-STEP_PARAMS: Final = ("id", "epoch", "history_version", "attempt", "count")
+STEP_PARAMS: Final = (
+    *("id", "epoch", "history_version", "attempt", "count"),
+    *("steps", "tokens", "spent", "time", "unpriced"),
+)
 MESSAGE_PARAMS: Final = (
     *("chat_id", "number", "role", "kind", "visibility", "body", "runtime"),
     *("input", "output", "reasoning", "cache_read", "cache_write", "cost"),

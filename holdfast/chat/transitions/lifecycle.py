@@ -42,6 +42,7 @@ from holdfast.chat.rows import (
     chat_of,
     check_text,
 )
+from holdfast.chat.spending import keep_spending
 from holdfast.chat.state_machine import Transition, check
 from holdfast.chat.transitions import user
 from holdfast.chat.transitions.interrupt import interrupt_tree
@@ -447,6 +448,7 @@ async def delete(tx: Tx, chat_id: str) -> tuple[str, ...]:
             raise FamilyBusy(member.chat.id, member.chat.status)
     for member in reversed(members):
         await note_deleted(tx, member.chat.id)
+        await keep_spending(tx, member.chat.id)
         await tx.execute("DELETE FROM tool_calls WHERE chat_id = :id", {"id": member.chat.id})
         await tx.execute("DELETE FROM chats WHERE id = :id", {"id": member.chat.id})
         tx.notify(Changed(member.chat.id, member.version))

@@ -321,6 +321,10 @@ async def test_a_deleted_family_leaves_nothing_behind(chats: Chats) -> None:
     everything = dict(await chats.everything())
     # But that they were there, for those who have them in a list.
     assert {row[:2] for row in everything.pop("gone")} == {(id, "") for id in FAMILY}
+    # And what they have spent.
+    assert {row[:3] for row in everything.pop("deleted_spending")} == {
+        (id, "", "root") for id in FAMILY
+    }
     assert {row[0] for table in everything for row in everything[table]} == {"other", ME}
     assert await chats.row("other") == bystander
     with pytest.raises(ChatNotFound):
