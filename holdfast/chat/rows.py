@@ -77,7 +77,7 @@ class Rule(Struct, frozen=True, omit_defaults=True):
     """Canonical JSON that the arguments must equal; None for any arguments."""
 
 
-class ChatRow(Struct, frozen=True, kw_only=True):
+class ChatRow(Struct, frozen=True, gc=False, kw_only=True):
     """The row of a chat. Fields are named after the columns."""
 
     id: str
@@ -179,7 +179,7 @@ def check_text(name: str, text: str | None) -> None:
         )
 
 
-class Stored(Struct, frozen=True):
+class Stored(Struct, frozen=True, gc=False):
     """A message with the other columns of its row."""
 
     number: int
@@ -204,7 +204,7 @@ def stored_of(chat: str, row: Row) -> Stored:
     return Stored(number, revision, message, author, created_at, superseded_at)
 
 
-class Queued(Struct, frozen=True):
+class Queued(Struct, frozen=True, gc=False):
     """A message that waits in the queue."""
 
     id: str
@@ -217,7 +217,7 @@ class Queued(Struct, frozen=True):
     created_at: int = 0
 
 
-class JournalCall(Struct, frozen=True, kw_only=True):
+class JournalCall(Struct, frozen=True, gc=False, kw_only=True):
     """A row of the journal: the durable state of one tool call."""
 
     call_id: str
@@ -257,7 +257,7 @@ class JournalCall(Struct, frozen=True, kw_only=True):
                 return None if self.result is None else Recorded(self.result)
 
 
-class Partial(Struct, frozen=True):
+class Partial(Struct, frozen=True, gc=False):
     """The received part of an answer, as last saved."""
 
     epoch: int
@@ -267,7 +267,7 @@ class Partial(Struct, frozen=True):
     message: Message
 
 
-class Fence(Struct, frozen=True):
+class Fence(Struct, frozen=True, gc=False):
     """The state of a chat from which a runner's write started.
 
     The write is rejected unless the chat is still in this state.
@@ -280,7 +280,7 @@ class Fence(Struct, frozen=True):
     attempt: int
 
 
-class Charge(Struct, frozen=True):
+class Charge(Struct, frozen=True, gc=False):
     """Usage that no message carries, such as that of a failed attempt or of a title."""
 
     id: str

@@ -20,13 +20,13 @@ from holdfast.kernel.turn import Turn
 # --- State committed next to the history --------------------------------------------------------
 
 
-class AwaitingAction(Struct, frozen=True):
+class AwaitingAction(Struct, frozen=True, gc=False):
     """The call waits for input from outside."""
 
     action: Action
 
 
-class Approved(Struct, frozen=True):
+class Approved(Struct, frozen=True, gc=False):
     """A person approved the call with this digest, perhaps with other arguments."""
 
     digest: str
@@ -37,7 +37,7 @@ class Started(Struct, frozen=True):
     """The call's function was called; its outcome is not known yet."""
 
 
-class Doubtful(Struct, frozen=True):
+class Doubtful(Struct, frozen=True, gc=False):
     """The call started and may have taken effect: it runs again only with a person's approval."""
 
     attempt: int
@@ -46,7 +46,7 @@ class Doubtful(Struct, frozen=True):
     """Approval to run this attempt, once given."""
 
 
-class Recorded(Struct, frozen=True):
+class Recorded(Struct, frozen=True, gc=False):
     """The call has a result that is not yet in the history."""
 
     result: ToolResult
@@ -56,7 +56,7 @@ CallState: TypeAlias = Union[AwaitingAction, Approved, Started, Doubtful, Record
 """State of an open call. A call without a state has not started."""
 
 
-class Facts(Struct, frozen=True):
+class Facts(Struct, frozen=True, gc=False):
     """State that is committed next to the history."""
 
     steering: bool = False
@@ -103,7 +103,7 @@ class RunCalls(Struct, frozen=True, gc=False):
     calls: tuple[ToolCall, ...]
 
 
-class SkipCalls(Struct, frozen=True):
+class SkipCalls(Struct, frozen=True, gc=False):
     """Give these calls the result `skipped`, because of a new message."""
 
     calls: tuple[ToolCall, ...]

@@ -14,7 +14,7 @@ from holdfast.kernel.turn import Turn
 NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class ChatInfo(Struct, frozen=True, kw_only=True):
+class ChatInfo(Struct, frozen=True, gc=False, kw_only=True):
     """The chat that is driven, or the run in memory."""
 
     agent: str

@@ -112,25 +112,22 @@ def _answer(turn: Turn, message: Message) -> Turn:
     reported = context_of(message)
     size = reported or turn.size + estimate(message)
     first = turn.summarized and turn.size_after is None
-    return Turn(
+    return replace(
+        turn,
         length=turn.length + 1,
         last="answer",
         calls=calls,
         open=calls,
         cut=message.finish == "length" and not calls,
         model=message.model,
+        stopped=False,
         steps=turn.steps + 1,
-        recoveries=turn.recoveries,
-        repairs=turn.repairs,
-        failures=turn.failures,
+        passed=(),
         size=size,
         measured=turn.measured or reported > 0,
         compactable=turn.compactable + 1,
-        summarized=turn.summarized,
         size_after=_request_of(turn, message) if first else turn.size_after,
-        began=turn.began,
-        instructions=turn.instructions,
-        instructed=turn.instructed,
+        relieved=False,
     )
 
 
@@ -161,27 +158,16 @@ def _results(turn: Turn, message: Message) -> Turn:
             elif part.outcome in FAILED_OUTCOMES and part.tool not in passed:
                 failures = _count(part.tool, turn.steps, failures)
             stopped = stopped or (part.stops and part.outcome == "ok")
-    return Turn(
+    return replace(
+        turn,
         length=turn.length + 1,
         last="results",
-        calls=turn.calls,
         open=open,
-        model=turn.model,
+        cut=False,
         stopped=stopped,
-        steps=turn.steps,
-        recoveries=turn.recoveries,
-        repairs=turn.repairs,
         failures=failures,
         passed=passed,
         size=turn.size + estimate(message),
-        measured=turn.measured,
-        compactable=turn.compactable,
-        summarized=turn.summarized,
-        size_after=turn.size_after,
-        relieved=turn.relieved,
-        began=turn.began,
-        instructions=turn.instructions,
-        instructed=turn.instructed,
     )
 
 

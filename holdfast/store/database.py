@@ -74,7 +74,7 @@ POSTGRES: Final = Dialect(
 )
 
 
-class Changed(Struct, frozen=True):
+class Changed(Struct, frozen=True, gc=False):
     """Notice: a chat has a new snapshot."""
 
     chat: str

@@ -29,8 +29,11 @@ class ChatAgent(Struct, frozen=True):
 
     def follow(self, chat: ChatRow) -> ChatAgent:
         """The agent after a change of the chat's model, effort or client tools."""
-        before = (self.model, self.effort, self.client_tools)
-        if (chat.model, chat.effort, chat.client_tools) == before:
+        if (
+            chat.model == self.model
+            and chat.effort == self.effort
+            and chat.client_tools == self.client_tools
+        ):
             return self
         changes: dict[str, Any] = {"model": chat.model, "effort": chat.effort}
         changes = {name: value for name, value in changes.items() if value is not None}

@@ -115,7 +115,10 @@ class FencedChat:
         """Context of a hook that is called now; `history` replaces the chat's own."""
         chat = self.chat
         info = ChatInfo(agent=chat.agent, chat=chat.id, owner=chat.owner, labels=chat.labels)
-        return Context(info, self.history.turn, history or (lambda: self.history.messages))
+        return Context(info, self.history.turn, history or self._messages)
+
+    def _messages(self) -> Sequence[Message]:
+        return self.history.messages
 
     def leftover(self, **produced: Any) -> Leftover:
         """Uncommitted output of a step that started from the current state."""

@@ -20,6 +20,7 @@ from holdfast.kernel.call_admission import CallContext, Toolbox
 from holdfast.kernel.decide import Approved, AwaitingAction, CallState, Doubtful, Recorded
 from holdfast.kernel.events import Action, ToolFinished
 from holdfast.kernel.execute import Batch
+from holdfast.kernel.hook_context import Context
 from holdfast.kernel.messages import ToolCall, ToolResult, user_message
 from holdfast.kernel.observer import UNOBSERVED_CHAT, ToolCallOutcome
 from holdfast.kernel.tool import Tool
@@ -66,19 +67,19 @@ class CallJournal:
 
     # --- the batch ---
 
-    def new_batch(self, toolbox: Toolbox, active: frozenset[str] | None) -> Batch:
+    def new_batch(self, toolbox: Toolbox, active: frozenset[str] | None, context: Context) -> Batch:
         """Return a batch for the calls of an answer, none of which has started here."""
         fenced = self._fenced
         self._start_errors.clear()
-        context = CallContext(
-            context=fenced.context(),
+        calls = CallContext(
+            context=context,
             active=active,
             states=self._states_of_open_calls(),
             children=fenced.children,
             starting=self._on_start,
             finished=self._on_finished,
         )
-        self.batch = Batch(toolbox, self._screen, context)
+        self.batch = Batch(toolbox, self._screen, calls)
         return self.batch
 
     def take_batch(self) -> Batch | None:

@@ -16,7 +16,7 @@ from holdfast.worker.step_scope import StepScope
 from holdfast.worker.tool_calls import CallJournal
 
 
-class ToolStepOutcome(Struct, frozen=True, kw_only=True):
+class ToolStepOutcome(Struct, frozen=True, gc=False, kw_only=True):
     """Outcome of a tool step: results to be committed, and actions to wait for."""
 
     results: tuple[ToolResult, ...] = ()

@@ -20,7 +20,7 @@ from holdfast.kernel.messages import Message, encode
 from holdfast.store.database import Changed, Tx
 
 
-class StepCommit(Struct, frozen=True):
+class StepCommit(Struct, frozen=True, gc=False):
     """A step to be committed: its messages, and the fence that it started from."""
 
     fence: Fence
@@ -32,7 +32,7 @@ class StepCommit(Struct, frozen=True):
         return self.fence.chat
 
 
-class Committed(Struct, frozen=True):
+class Committed(Struct, frozen=True, gc=False):
     """The chat after the commit of a step."""
 
     version: int

@@ -42,7 +42,7 @@ from holdfast.kernel.tool_results import result
 from holdfast.store.database import Claimable, Tx
 
 
-class Advanced(Struct, frozen=True):
+class Advanced(Struct, frozen=True, gc=False):
     """The chat after a write of its runner, and the messages that were appended."""
 
     chat: ChatRow
@@ -65,7 +65,7 @@ async def _end(
     return Advanced(chat, tuple(locked.appended))
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class Outcome(Struct, frozen=True, gc=False, kw_only=True):
     """Outcome of a step. It may finish calls, carry out writes and end a compaction."""
 
     messages: tuple[Message, ...] = ()
@@ -339,7 +339,7 @@ async def finish_turn(
     return await _end(locked, partial=partial)
 
 
-class Leftover(Struct, frozen=True, kw_only=True):
+class Leftover(Struct, frozen=True, gc=False, kw_only=True):
     """Output of a step that is not committed yet."""
 
     fence: Fence
