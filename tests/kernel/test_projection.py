@@ -52,6 +52,7 @@ from tests.kernel.histories import (
     context,
     conversations,
     histories,
+    instructions,
     made_results,
     marker,
     of_the_provider,
@@ -519,6 +520,7 @@ def test_a_cut_keeps_the_last_prompt(history: list[Message], keep: int, keep_res
 
 
 @given(conversations(), st.integers(0, 500))
+@example([prompt(), answer("a"), *step(1), instructions("x" * 400), *step(2)], 30)
 def test_what_a_cut_keeps_fits_and_no_further_step_would(history: list[Message], keep: int) -> None:
     cut = plan_cut(history, keep=keep, keep_results=0)
     waiting = history[cut.covers :]  # prompts without an answer are kept whether they fit or not
@@ -551,7 +553,9 @@ def seen_answer(message: Message) -> bool:
 
 
 def for_models(messages: Sequence[Message]) -> int:
-    return estimate_all([m for m in messages if m.visibility != "user"])
+    """The size of messages in a request. Instructions are in its system prefix instead."""
+    sent = (m for m in messages if m.kind != "instructions")
+    return estimate_all([m for m in sent if m.visibility != "user"])
 
 
 def test_the_newest_results_are_never_shortened() -> None:
