@@ -696,10 +696,10 @@ HOSTILE = {
 @BOTH
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_text_is_refused_soon_and_in_few_words(arguments: Arguments, text: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     with pytest.raises(BadArguments) as caught:
         arguments.parse(text)
-    assert time.perf_counter() - started < 5
+    assert time.thread_time() - started < 5
     assert len(str(caught.value)) < 5_000
 
 
