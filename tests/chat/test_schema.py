@@ -25,8 +25,7 @@ class Column(Struct, frozen=True):
 
 
 class Table(Struct, frozen=True):
-    columns: frozenset[Column]
-    """In any order: a migration may have replaced one, which then is the last."""
+    columns: tuple[Column, ...]
     key: tuple[str, ...]
     unique: frozenset[tuple[str, ...]]
     foreign: frozenset[tuple[tuple[str, ...], str, tuple[str, ...], str]]
@@ -49,12 +48,8 @@ INDEXED: Final = "passage_words"
 """The index of the search: each database has its own kind, SQLite in several tables."""
 
 
-ADDED: Final = {"'note'"}
-"""Defaults of columns that SQLite can only add with one."""
-
-
 def _column(name: str, type: str, null: bool, default: str | None) -> Column:
-    plain = None if default is None or default in ADDED else default.removesuffix("::text")
+    plain = None if default is None else default.removesuffix("::text")
     return Column(name, TYPES.get(type, type.lower()), null, plain)
 
 
@@ -77,7 +72,7 @@ async def _sqlite_table(tx: Tx, table: str, sql: str) -> Table:
         f"SELECT name FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = '{table}'"
     )
     return Table(
-        frozenset(
+        tuple(
             _column(name, type, not notnull and not key, default)
             for _, name, type, notnull, default, key in info
         ),
@@ -159,7 +154,7 @@ async def _postgres_table(tx: Tx, table: str) -> Table:
         return [row for row in constraints if row[0] == kind]
 
     return Table(
-        frozenset(_column(*row) for row in await tx.fetch(COLUMNS, given)),
+        tuple(_column(*row) for row in await tx.fetch(COLUMNS, given)),
         tuple(of("p")[0][2]),
         frozenset(tuple(row[2]) for row in of("u")),
         frozenset((tuple(row[2]), row[1], tuple(row[3]), row[4]) for row in of("f")),
