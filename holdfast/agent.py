@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, TypeAlias, Union, cast, get_args
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, Union, cast, get_args, overload
 
 from msgspec import Struct, structs
 
@@ -15,6 +15,7 @@ from holdfast.blocking import SyncRun, result_of
 from holdfast.kernel.agent_tool import OnAction, agent_tool, as_child, team_of
 from holdfast.kernel.call_admission import Eager, Gate, Middleware
 from holdfast.kernel.decide import Approved, CallState, Recorded
+from holdfast.kernel.deps import check_deps, check_deps_type, check_tools
 from holdfast.kernel.entry_point import EntryMeta, entry_point
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.events import Action
@@ -42,7 +43,7 @@ from holdfast.kernel.model_context import Trim, estimate_text
 from holdfast.kernel.named_model import named_model
 from holdfast.kernel.observer import Observer
 from holdfast.kernel.output import Output
-from holdfast.kernel.override import overridden, override
+from holdfast.kernel.override import overridden, overridden_deps, override
 from holdfast.kernel.policy import Policy
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.prepare import Active, Project, trim_of
@@ -53,6 +54,15 @@ from holdfast.kernel.stop_guard import Guard
 from holdfast.kernel.tool import TOOL_PROPERTIES, Deny, Tool, tool
 from holdfast.kernel.tool_results import Unencodable, mark_stop, result, result_from_value
 from holdfast.kernel.turn import Turn
+from holdfast.kernel.type_parameters import DepsT, OutputT
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from holdfast.kernel.agent_arguments import AgentFields, ChangedFields, RunArguments
+
+D = TypeVar("D")
+T = TypeVar("T")
 
 Resolution: TypeAlias = Union[Approved, Deny, ToolResult, Any]
 """Answer to an action: an approval, a denial, or a result (anything a tool may return)."""
@@ -66,13 +76,16 @@ class _Positional(Struct, metaclass=EntryMeta, frozen=True):
 
 
 @answer_foreign_attributes
-class Agent(_Positional, frozen=True, kw_only=True, dict=True):
-    """An agent: model, instructions, tools and policy. Build variants with `agent.replace(…)`."""
+class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dict=True):
+    """An agent: model, instructions, tools and policy. Build variants with `agent.replace(…)`.
+
+    `Agent[Deps, Output]` is its type: of the deps that it takes, and of its final answer.
+    """
 
     models: Callable[[str], Model] | None = None
     """Resolves a model's name: this one's, and those that chats choose. None: `holdfast.model`,
     configured by the environment."""
-    instructions: Instructions = ""
+    instructions: Instructions[DepsT] = ""
     """System prefix of every request: text, functions of the context, or a list of these. Functions
     are called once in each turn, and what they return is part of the history."""
     tools: Sequence[Tool | Callable[..., Any]] = ()
@@ -81,19 +94,21 @@ class Agent(_Positional, frozen=True, kw_only=True, dict=True):
     """Tools that the provider runs. They are in every request, regardless of `active`."""
     output: Any = None
     """Required form of the final answer: a type, or a JSON schema as a dict. None: any text."""
+    deps_type: type[DepsT] | None = None
+    """Type of the deps, which tools and hooks have as `context.deps`. None: the agent has none."""
     effort: Effort | None = None
     """Reasoning effort of the model. None leaves it to the provider."""
     settings: Settings = Settings()
     policy: Policy = Policy()
-    gate: Gate | None = None
+    gate: Gate[DepsT] | None = None
     """Hook before each tool call: may deny it or rewrite its arguments."""
-    guard: Guard | None = None
+    guard: Guard[DepsT] | None = None
     """Hook before a run stops: may let it continue, or end it with an error."""
-    middleware: tuple[Middleware, ...] = ()
+    middleware: Sequence[Middleware[DepsT]] = ()
     """Hooks around the run of each tool call, the outermost first."""
-    active: Active | None = None
+    active: Active[DepsT] | None = None
     """Function of the history that returns the names of the tools available now. None: all."""
-    project: Project | None = None
+    project: Project[DepsT] | None = None
     """Function that changes the messages sent to the model; the history stays unchanged."""
     eager: Eager = "pure"
     """Which calls start while the answer is still streamed. With `all`, a stream that fails after
@@ -105,6 +120,40 @@ class Agent(_Positional, frozen=True, kw_only=True, dict=True):
     """Purpose of the agent, for models that may give it a task, and for people."""
     observer: Observer | None = None
     """Observer of this agent, in memory and in durable chats: traces, metrics, recordings."""
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self,
+            model: Model | str,
+            *,
+            output: type[OutputT] | None = None,
+            deps_type: type[DepsT] | None = None,
+            **fields: Unpack[AgentFields[DepsT]],
+        ) -> None: ...
+
+        @overload  # a union or a JSON schema, whose value has no type that can be derived
+        def __init__(
+            self: Agent[None, Any],
+            model: Model | str,
+            *,
+            output: object,
+            deps_type: None = None,
+            **fields: Unpack[AgentFields[None]],
+        ) -> None: ...
+
+        @overload
+        def __init__(
+            self: Agent[D, Any],
+            model: Model | str,
+            *,
+            output: object,
+            deps_type: type[D],
+            **fields: Unpack[AgentFields[D]],
+        ) -> None: ...
+
+        def __init__(self, model: Any, **fields: Any) -> None: ...
 
     def __post_init__(self) -> None:
         if not isinstance(self.description, str):
@@ -135,6 +184,7 @@ class Agent(_Positional, frozen=True, kw_only=True, dict=True):
         _check_tool_choice(self.settings, toolset, provided)
         # Built now, so that errors in them are raised here.
         _ = [tool.spec for tool in toolset.values()], self.form
+        check_deps_type(self.deps_type)
         structs.force_setattr(self, "model", model)
         # Copies: the caller may still change what it passed.
         structs.force_setattr(self, "provider_tools", provided)
@@ -142,6 +192,7 @@ class Agent(_Positional, frozen=True, kw_only=True, dict=True):
         structs.force_setattr(self, "middleware", middleware)
         given, blocks = self.instructions, instruction_blocks(self.instructions)
         structs.force_setattr(self, "instructions", given if isinstance(given, str) else blocks)
+        check_tools(self)
 
     @cached_property
     def toolset(self) -> Mapping[str, Tool]:
@@ -149,12 +200,12 @@ class Agent(_Positional, frozen=True, kw_only=True, dict=True):
         return _by_name(cast(tuple[Tool, ...], self.tools))
 
     @cached_property
-    def team(self) -> Mapping[str, Agent]:
+    def team(self) -> Mapping[str, Agent[Any, Any]]:
         """This agent and all that it can reach by its tools, by name."""
         return team_of(self)
 
     @cached_property
-    def durable(self) -> Agent:
+    def durable(self) -> Agent[DepsT, OutputT]:
         """The agent in a durable chat: an agent that it has as a tool is a child chat."""
         if not any(tool.runs for tool in self.toolset.values()):
             return self
@@ -206,9 +257,35 @@ class Agent(_Positional, frozen=True, kw_only=True, dict=True):
         texts = [block.text for block in self.system]
         return sum(map(estimate_text, chain(texts, *described)))
 
+    @overload
+    def replace(self, **changes: Unpack[ChangedFields[DepsT]]) -> Agent[DepsT, OutputT]: ...
+
+    @overload
+    def replace(
+        self, *, output: type[T], **changes: Unpack[ChangedFields[DepsT]]
+    ) -> Agent[DepsT, T]: ...
+
+    @overload
+    def replace(
+        self, *, output: None, **changes: Unpack[ChangedFields[DepsT]]
+    ) -> Agent[DepsT, str]: ...
+
+    @overload
+    def replace(
+        self, *, deps_type: type[D], **changes: Unpack[ChangedFields[D]]
+    ) -> Agent[D, OutputT]: ...
+
+    @overload
+    def replace(
+        self, *, output: object, deps_type: object = ..., **changes: Unpack[ChangedFields[Any]]
+    ) -> Agent[Any, Any]: ...
+
     @entry_point("agent.replace")
-    def replace(self, **changes: Any) -> Agent:
+    def replace(self, **changes: Any) -> Any:
         """A copy of the agent with some fields changed."""
+        return self._changed(changes)
+
+    def _changed(self, changes: Mapping[str, Any]) -> Agent[Any, Any]:
         check_keywords("Agent", changes, self.__struct_fields__)
         return structs.replace(self, **changes)
 
@@ -233,44 +310,78 @@ class Agent(_Positional, frozen=True, kw_only=True, dict=True):
         )
 
     @entry_point("agent.override")
-    def override(self, **changes: Any) -> AbstractContextManager[Agent]:
+    def override(
+        self, *, deps: DepsT | None = None, **changes: Any
+    ) -> AbstractContextManager[Agent[DepsT, OutputT]]:
         """Within the `with` block, use a changed copy wherever this object is used: for tests.
 
+        `deps` are used instead of those that a run is given, or that a host's provider returns.
         It reaches runs, and hosts that are opened in the block, of this task, its threads and the
         tasks that it starts. `replace` of the agent in the block is not affected.
         """
-        return override(self, overridden(self).replace(**changes))
+        substitute: Agent[DepsT, OutputT] = overridden(self)._changed(changes)
+        if deps is not None:
+            check_deps(substitute, substitute.team, deps)
+        return override(self, substitute, deps)
+
+    @overload
+    def run(
+        self: Agent[None, OutputT],
+        prompt: Prompt | None = None,
+        *,
+        deps: None = None,
+        **arguments: Unpack[RunArguments],
+    ) -> Run[OutputT]: ...
+
+    @overload
+    def run(
+        self, prompt: Prompt | None = None, *, deps: DepsT, **arguments: Unpack[RunArguments]
+    ) -> Run[OutputT]: ...
 
     @entry_point("agent.run")
     def run(
         self,
         prompt: Prompt | None = None,
         *,
+        deps: Any = None,
         history: Sequence[Message] = (),
         resolve: Mapping[str, Resolution] | None = None,
         compact: bool = False,
-    ) -> Run:
+    ) -> Run[OutputT]:
         """Run the agent on a prompt, or continue a history.
 
-        Without a prompt the history alone decides the next step. `resolve` answers, by call id, the
-        actions of a run that ended with `requires_action`. `compact` summarizes the history first;
-        if nothing else is to be done, the run ends after that.
+        Without a prompt the history alone decides the next step. `deps` is what tools and hooks
+        have as `context.deps`. `resolve` answers, by call id, the actions of a run that ended with
+        `requires_action`. `compact` summarizes the history first; if nothing else is to be done,
+        the run ends after that.
         """
-        agent = overridden(self)
+        return self._made_run(prompt, deps, history, resolve, compact)
+
+    def _made_run(
+        self,
+        prompt: Prompt | None,
+        deps: Any,
+        history: Sequence[Message],
+        resolve: Mapping[str, Resolution] | None,
+        compact: bool,
+    ) -> Run[Any]:
+        agent, deps = overridden(self), overridden_deps(self, deps)
         team = {name: overridden(member) for name, member in agent.team.items()}
+        check_deps(agent, team, deps)
         messages = _checked(history)
         name = agent_after(messages) if len(team) > 1 else None
         current = team.get(name or agent.name, agent)
-        return current._run_in(team, prompt, messages, resolve or {}, compact)
+        return current._run_in(team, prompt, messages, resolve or {}, compact, deps)
 
     def _run_in(
         self,
-        team: Mapping[str, Agent],
+        team: Mapping[str, Agent[Any, Any]],
         prompt: Prompt | None,
         history: Sequence[Message],
         answers: Mapping[str, Resolution],
         compact: bool,
-    ) -> Run:
+        deps: Any,
+    ) -> Run[Any]:
         """Run the agent as a member of a team, any of which may take the conversation over."""
         for member in team.values():
             check_usable(member.model)
@@ -294,39 +405,70 @@ class Agent(_Positional, frozen=True, kw_only=True, dict=True):
             journal=self._journal(committed.turn.open, answers),
             compaction="person" if compact else None,
             team=team,
+            deps=deps,
         )
         return Run(loop, inbox, self.policy.buffer)
+
+    @overload
+    def run_sync(
+        self: Agent[None, OutputT],
+        prompt: Prompt | None = None,
+        *,
+        deps: None = None,
+        **arguments: Unpack[RunArguments],
+    ) -> RunResult[OutputT]: ...
+
+    @overload
+    def run_sync(
+        self, prompt: Prompt | None = None, *, deps: DepsT, **arguments: Unpack[RunArguments]
+    ) -> RunResult[OutputT]: ...
 
     @entry_point("agent.run_sync")
     def run_sync(
         self,
         prompt: Prompt | None = None,
         *,
+        deps: Any = None,
         history: Sequence[Message] = (),
         resolve: Mapping[str, Resolution] | None = None,
         compact: bool = False,
-    ) -> RunResult:
+    ) -> RunResult[OutputT]:
         """Run the agent to the end, without `await`: for scripts and notebooks.
 
         Ctrl-C cancels the run. In an async program it would block the event loop: `await
         agent.run(…)` there.
         """
-        return result_of(self.run(prompt, history=history, resolve=resolve, compact=compact))
+        return result_of(self._made_run(prompt, deps, history, resolve, compact))
+
+    @overload
+    def stream_sync(
+        self: Agent[None, OutputT],
+        prompt: Prompt | None = None,
+        *,
+        deps: None = None,
+        **arguments: Unpack[RunArguments],
+    ) -> SyncRun[OutputT]: ...
+
+    @overload
+    def stream_sync(
+        self, prompt: Prompt | None = None, *, deps: DepsT, **arguments: Unpack[RunArguments]
+    ) -> SyncRun[OutputT]: ...
 
     @entry_point("agent.stream_sync")
     def stream_sync(
         self,
         prompt: Prompt | None = None,
         *,
+        deps: Any = None,
         history: Sequence[Message] = (),
         resolve: Mapping[str, Resolution] | None = None,
         compact: bool = False,
-    ) -> SyncRun:
+    ) -> SyncRun[OutputT]:
         """Run the agent and iterate over its events, without `await`: for scripts and notebooks.
 
         The `result` of the returned iterator is available after the last event.
         """
-        return SyncRun(self.run(prompt, history=history, resolve=resolve, compact=compact))
+        return SyncRun(self._made_run(prompt, deps, history, resolve, compact))
 
     def _journal(
         self, open_calls: Sequence[ToolCall], resolve: Mapping[str, Resolution]

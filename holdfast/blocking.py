@@ -16,13 +16,14 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from weakref import finalize
 
 from holdfast.kernel.events import Event
 from holdfast.kernel.messages import Message, Prompt
 from holdfast.kernel.result import RunFailed, RunOver, RunResult
 from holdfast.kernel.run import EventReader, Run
+from holdfast.kernel.type_parameters import OutputT
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ JOIN_TIMEOUT: Final = 10.0
 """Seconds that the garbage collector, or the end of the program, waits for a dropped run to end."""
 
 
-def result_of(run: Run) -> RunResult:
+def result_of(run: Run[T]) -> RunResult[T]:
     """Drive a run to its end. `RunFailed` when it ended in an error."""
     if not _has_event_loop():
         return asyncio.run(run)
@@ -62,7 +63,7 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-class SyncRun:
+class SyncRun(Generic[OutputT]):
     """A run that is read without an event loop: iterate over its events, then take its `result`.
 
     Made by `agent.stream_sync`. The run starts with the first event or with the `with` block, on an
@@ -71,7 +72,7 @@ class SyncRun:
     event.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run[OutputT]) -> None:
         self._run = run
         self._thread: _RunThread | None = None
         self._closed = False
@@ -91,7 +92,7 @@ class SyncRun:
         return self._unread.popleft()
 
     @property
-    def result(self) -> RunResult:
+    def result(self) -> RunResult[OutputT]:
         """The result; waits for the end of the run. `RunFailed` when the run ended in an error."""
         if not self._closed:
             self._wait(lambda thread: thread.end())
@@ -140,7 +141,7 @@ class SyncRun:
         else:
             self._thread.close()
 
-    def __enter__(self) -> SyncRun:
+    def __enter__(self) -> SyncRun[OutputT]:
         self._wait(lambda thread: thread.begin())
         return self
 
@@ -170,8 +171,8 @@ class _RunThread:
     """The event loop of a run, in a thread. It does not refer to the `SyncRun`, so that the garbage
     collector can notice a dropped one."""
 
-    def __init__(self, run: Run) -> None:
-        self.outcome: Future[RunResult] = Future()
+    def __init__(self, run: Run[Any]) -> None:
+        self.outcome: Future[RunResult[Any]] = Future()
         """The result of the run, once the thread has ended."""
         self._run = run
         self._reader: EventReader | None = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from types import MappingProxyType
+from typing import Any
 
 from holdfast.agent import Agent
 from holdfast.chat.change_feed import Feed
@@ -30,9 +31,9 @@ from holdfast.worker.titles import Titles
 from holdfast.worker.worker import Worker
 
 
-def _with_teams(agents: Iterable[object]) -> list[Agent]:
+def _with_teams(agents: Iterable[object]) -> list[Agent[Any, Any]]:
     """The agents, and then those that they can reach by their tools."""
-    given: list[Agent] = []
+    given: list[Agent[Any, Any]] = []
     for agent in agents:
         if not isinstance(agent, Agent):
             raise ConfigError(f"{agent!r:.80} is not an agent: use Agent(…)")
@@ -42,14 +43,16 @@ def _with_teams(agents: Iterable[object]) -> list[Agent]:
     return [*given, *(other for key, other in others.items() if key not in map(id, given))]
 
 
-def _by_name(agents: Iterable[Agent] | Mapping[str, Agent]) -> Mapping[str, Agent]:
+def _by_name(
+    agents: Iterable[Agent[Any, Any]] | Mapping[str, Agent[Any, Any]],
+) -> Mapping[str, Agent[Any, Any]]:
     """The agents by name. A mapping is used as it is: its owner may replace agents later."""
     if isinstance(agents, Mapping):
         _by_name(agents.values())
         return MappingProxyType(agents)
     if isinstance(agents, (Agent, str)) or not isinstance(agents, Iterable):
         raise ConfigError(f"agents is a {type(agents).__name__}: use a list, even for one")
-    named: dict[str, Agent] = {}
+    named: dict[str, Agent[Any, Any]] = {}
     for agent in _with_teams(agents):
         if not isinstance(agent.name, str) or not agent.name:
             raise ConfigError(
@@ -70,7 +73,7 @@ def _by_name(agents: Iterable[Agent] | Mapping[str, Agent]) -> Mapping[str, Agen
 
 def _titling(
     db: Database,
-    agents: Mapping[str, Agent],
+    agents: Mapping[str, Agent[Any, Any]],
     ports: Ports,
     titles: bool | str | Model,
     observer: Observer,
@@ -93,7 +96,7 @@ def _titling(
 @asynccontextmanager
 async def serving(
     db: Database,
-    agents: Iterable[Agent] | Mapping[str, Agent],
+    agents: Iterable[Agent[Any, Any]] | Mapping[str, Agent[Any, Any]],
     *,
     ports: Ports | None = None,
     worker: WorkerOptions | None = WorkerOptions(),  # noqa: B008 - frozen
@@ -137,7 +140,7 @@ async def serving(
 @entry_context("open")
 async def open(
     url: str,
-    agents: Iterable[Agent],
+    agents: Iterable[Agent[Any, Any]],
     *,
     ports: Ports | None = None,
     worker: WorkerOptions | None = WorkerOptions(),  # noqa: B008 - frozen

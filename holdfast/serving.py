@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, Union
 from holdfast.agent import Agent
 from holdfast.kernel.errors import ConfigError
 
-Agents: TypeAlias = Union[Agent, Iterable[Agent], Mapping[str, Agent]]
+Agents: TypeAlias = Union[Agent[Any, Any], Iterable[Agent[Any, Any]], Mapping[str, Agent[Any, Any]]]
 """One agent, several, or a mapping of names to agents. The first is the default."""
 AgentsToServe: TypeAlias = Union[Agents, Callable[[], Union[Agents, Awaitable[Agents]]]]
 """Agents, or a function that returns them."""

@@ -80,7 +80,8 @@ def test_nothing_of_an_agent_can_be_set(name: str) -> None:
 
 
 def test_an_agent_keeps_what_it_was_built_with() -> None:
-    tools, blocks = [tool(add)], [Block("Be brief.")]
+    tools: list[Tool] = [tool(add)]
+    blocks = [Block("Be brief.")]
     one = agent(tools=tools, instructions=blocks)
     tools.append(tool(shout))
     blocks.clear()
@@ -106,20 +107,20 @@ def test_replace_gives_another_agent_and_leaves_the_first_as_it_is() -> None:
 
 def test_replace_checks_like_building() -> None:
     with pytest.raises(ConfigError, match="eager"):
-        agent().replace(eager="some")
+        agent().replace(eager="some")  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match="two tools"):
         agent().replace(tools=[add, add])
 
 
 def test_replace_refuses_what_an_agent_does_not_have() -> None:
     with pytest.raises(TypeError, match="colour"):
-        agent().replace(colour="blue")
+        agent().replace(colour="blue")  # type: ignore[call-overload]
 
 
 def test_an_agent_has_no_option_that_is_not_named_but_its_model() -> None:
     assert Agent(ScriptedModel([]), name="first").name == "first"
     with pytest.raises(TypeError):
-        Agent(ScriptedModel([]), "Be brief.")  # type: ignore[arg-type, call-arg]
+        Agent(ScriptedModel([]), "Be brief.")  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="colour"):
         agent(colour="blue")
 
@@ -255,9 +256,9 @@ def test_an_agent_may_say_how_models_are_made_of_their_names() -> None:
     assert model_of(agent).name == "ours:small"
     assert model_of(agent.replace(model="ours:large")).name == "ours:large"
     with pytest.raises(ConfigError, match="models is 5: use a function, or None"):
-        Agent(model="demo", models=5)  # type: ignore[arg-type]
+        Agent(model="demo", models=5)  # type: ignore[call-overload]
     with pytest.raises(ConfigError, match="model is a NoneType"):
-        agent.replace(model="ours:none", models=lambda name: None)
+        agent.replace(model="ours:none", models=lambda name: None)  # type: ignore[arg-type, return-value]
 
 
 def test_limits_of_the_context_take_a_model_and_say_how_to_make_one() -> None:
@@ -452,7 +453,7 @@ def test_a_tool_that_cannot_be_described_is_refused_with_its_agent() -> None:
         lambda: Policy(retry=3),  # type: ignore[arg-type]
         lambda: Policy(context={"keep": 5}),  # type: ignore[arg-type]
         lambda: ContextLimits(model="acme:one"),  # type: ignore[arg-type]
-        lambda: Agent(model=ScriptedModel),  # type: ignore[arg-type]
+        lambda: Agent(model=ScriptedModel),  # type: ignore[call-overload]
         lambda: Settings(temperature="hot"),  # type: ignore[arg-type]
         lambda: tool(timeout="5")(sorted),  # type: ignore[call-overload]
         lambda: Agent(model=ScriptedModel()).run(""),

@@ -100,7 +100,7 @@ async def connect_nowhere() -> None:
         lambda: AGENT(model="demo", eager=3),
         lambda: AGENT(model="demo", system_prompt=3),
         lambda: Agent(model="nobody:x"),
-        lambda: Agent(model="demo").replace(eager="never"),
+        lambda: AGENT(model="demo").replace(eager="never"),
         lambda: Agent(model="demo").run(),
         lambda: Agent(model="demo").run_sync(),
         lambda: SETTINGS(temperature="hot"),

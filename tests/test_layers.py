@@ -55,6 +55,10 @@ Only inside a function: an agent that is given a model imports no provider.
 """
 
 KERNEL_MAY_IMPORT: Final = sys.stdlib_module_names | {"anyio", "msgspec", "holdfast"}
+TYPING_EXTENSIONS: Final = frozenset(
+    {"holdfast.kernel.type_parameters", "holdfast.kernel.agent_arguments", "holdfast.agent"}
+)
+"""Modules of the kernel that may import it: before Python 3.13 anyio does, too."""
 SCHEMA: Final = "holdfast.kernel.schema"
 SCHEMA_MAY_IMPORT_LATE: Final = frozenset(
     {"jsonschema_rs", "pydantic", "pydantic_core", "typing_extensions"}
@@ -124,7 +128,7 @@ def refuse(module: str, arrow: Import) -> str | None:
 
 
 def refuse_in_kernel(module: str, arrow: Import, top: str) -> str | None:
-    if top in KERNEL_MAY_IMPORT:
+    if top in KERNEL_MAY_IMPORT or (top == "typing_extensions" and module in TYPING_EXTENSIONS):
         return None
     if f"{module}.".startswith(f"{SCHEMA}.") and top in SCHEMA_MAY_IMPORT_LATE:
         return None if arrow.late else f"{top} must be imported inside the function that needs it"

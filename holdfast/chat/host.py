@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from msgspec import Struct, structs
 
@@ -37,7 +38,7 @@ class Host(ChatHost):
         self._context = context
 
     @property
-    def agents(self) -> Mapping[str, Agent]:
+    def agents(self) -> Mapping[str, Agent[Any, Any]]:
         """The agents by name."""
         return self._context.agents
 
@@ -142,7 +143,7 @@ class Host(ChatHost):
             return None
         return model
 
-    def agent(self, name: str | None = None) -> Agent:
+    def agent(self, name: str | None = None) -> Agent[Any, Any]:
         """Return the agent of this name; the first agent when no name is given. Raises
         `ConfigError`."""
         return self._context.agent(name)

@@ -71,7 +71,7 @@ def main(options: RunOptions) -> int:
         asker = Asker(tty, options.approve, view.note, previews_seen=seen)
         held.enter_context(quiet_logs())
 
-        async def answered() -> tuple[Conversation, RunResult]:
+        async def answered() -> tuple[Conversation, RunResult[Any]]:
             spec = options.python
             agent = await agent_of_module(options, spec) if spec else agent_of(options, view.note)
             introduce(options, agent, status, view.note)
@@ -110,7 +110,7 @@ def colored(color: Color) -> Mapping[str, str]:
 
 def agent_of(options: RunOptions, note: Callable[[str], None]) -> Agent:
     """The agent of a run: its model, instructions and tools."""
-    tools = [*bundled_tools(options, note), *load_tools(options.tools, "--tools")]
+    tools: list[Any] = [*bundled_tools(options, note), *load_tools(options.tools, "--tools")]
     return Agent(
         model=_model(options),
         instructions=RUN_INSTRUCTIONS if options.instructions is None else options.instructions,
@@ -196,7 +196,7 @@ def waiting(actions: Sequence[Action], asked: bool) -> str:
     return f"{what}: {', or '.join(do)}" if do else what
 
 
-def exit_code(conversation: Conversation, result: RunResult) -> int:
+def exit_code(conversation: Conversation, result: RunResult[Any]) -> int:
     """The exit code of a run. Raises the error that kept us from its end."""
     if conversation.failure is not None:
         raise conversation.failure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 
@@ -38,14 +38,14 @@ class Conversation:
         self._agent = agent
         self._view = view
         self._asker = asker
-        self._run: Run | None = None
+        self._run: Run[Any] | None = None
         self._asking: anyio.CancelScope | None = None
         self.failure: Exception | None = None
         """The error that kept us from showing the rest, if any. It stops the run."""
         self.stopped: signal.Signals | None = None
         """The signal that stopped us, if any."""
 
-    async def go(self, prompt: Prompt | None) -> RunResult:
+    async def go(self, prompt: Prompt | None) -> RunResult[Any]:
         """Run until it finishes, fails, is stopped, or waits for an action that is not answered."""
         resolve: Mapping[str, Resolution] = {}
         history: Sequence[Message] = ()
@@ -60,7 +60,7 @@ class Conversation:
                     return result
                 prompt, history = None, result.history
 
-    async def _follow(self, run: Run) -> RunResult:
+    async def _follow(self, run: Run[Any]) -> RunResult[Any]:
         """Show a run until it ends."""
         self._run = run
         try:
@@ -111,7 +111,7 @@ class Conversation:
             self._asking.cancel()
 
 
-async def _outcome(run: Run) -> RunResult:
+async def _outcome(run: Run[Any]) -> RunResult[Any]:
     try:
         return await run
     except RunFailed as failed:

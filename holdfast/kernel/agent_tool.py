@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from holdfast.kernel.deps import deps_for
 from holdfast.kernel.errors import ConfigError, ToolFailed
 from holdfast.kernel.events import Action, ToolStarted
 from holdfast.kernel.messages import Message
@@ -42,7 +43,7 @@ _nesting: ContextVar[int] = ContextVar("holdfast agent nesting", default=0)
 
 
 def agent_tool(
-    agent: Agent,
+    agent: Agent[Any, Any],
     *,
     name: str | None = None,
     description: str | None = None,
@@ -51,7 +52,7 @@ def agent_tool(
 ) -> Tool:
     """A tool that runs an agent on a prompt and returns its answer."""
 
-    async def ask(context: ToolContext, prompt: str) -> Any:
+    async def ask(context: ToolContext[Any], prompt: str) -> Any:
         return await _answer_of(agent, context, prompt, on_action)
 
     name = name or agent.name
@@ -70,7 +71,7 @@ def agent_tool(
 
 
 async def _answer_of(
-    agent: Agent, context: ToolContext, prompt: str, on_action: OnAction | None
+    agent: Agent[Any, Any], context: ToolContext, prompt: str, on_action: OnAction | None
 ) -> Any:
     depth = _nesting.get()
     if depth >= MAX_NESTING:
@@ -93,14 +94,15 @@ async def _answer_to(action: Action, on_action: OnAction | None) -> Any:
 
 
 async def _run_inside(
-    agent: Agent,
-    context: ToolContext,
+    agent: Agent[Any, Any],
+    context: ToolContext[Any],
     prompt: str | None,
     history: Sequence[Message] = (),
     resolve: Mapping[str, Any] | None = None,
-) -> RunResult:
+) -> RunResult[Any]:
     """One run. Its usage counts as that of the outer run, however it ends."""
-    run = agent.run(prompt, history=history, resolve=resolve)
+    deps = deps_for(agent, context.deps)
+    run = agent.run(prompt, deps=deps, history=history, resolve=resolve or {})
     try:
         async with run:
             async for event in run:
@@ -129,9 +131,9 @@ def as_child(tool: Tool) -> Tool:
     return child
 
 
-def team_of(agent: Agent) -> Mapping[str, Agent]:
+def team_of(agent: Agent[Any, Any]) -> Mapping[str, Agent[Any, Any]]:
     """The agent and all that it can reach by its tools, by name. Raises `ConfigError`."""
-    team: dict[str, Agent] = {}
+    team: dict[str, Agent[Any, Any]] = {}
     left = [agent]
     while left:
         one = left.pop(0)

@@ -38,12 +38,15 @@ from holdfast.kernel.tool import (
     Values,
 )
 from holdfast.kernel.turn import refused_for
+from holdfast.kernel.type_parameters import HookDepsT
 
 LOG: Final = logging.getLogger("holdfast")
-Gate: TypeAlias = Callable[[Context, ToolCall, Values], Union[Decision, Awaitable[Decision]]]
+Gate: TypeAlias = Callable[
+    [Context[HookDepsT], ToolCall, Values], Union[Decision, Awaitable[Decision]]
+]
 """Hook before each call. May deny it or rewrite its arguments; a gate that raises denies."""
 Proceed: TypeAlias = Callable[[], Awaitable[object]]
-Middleware: TypeAlias = Callable[[Context, ToolCall, Values, Proceed], Awaitable[object]]
+Middleware: TypeAlias = Callable[[Context[HookDepsT], ToolCall, Values, Proceed], Awaitable[object]]
 """Hook around the run of a tool call: `return await proceed()`. May return a value without
 proceeding; cannot change the arguments."""
 Eager = Literal["pure", "all"]

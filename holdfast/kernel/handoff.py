@@ -22,7 +22,7 @@ OWNER: Final = "holdfast"
 
 
 def handoff(
-    to: Sequence[Union[Agent, str]],
+    to: Sequence[Union[Agent[Any, Any], str]],
     *,
     name: str = "handoff",
     description: str | None = None,
@@ -61,10 +61,10 @@ def handoff(
     return tool
 
 
-def _targets(to: Any) -> dict[str, Agent | None]:
+def _targets(to: Any) -> dict[str, Agent[Any, Any] | None]:
     if isinstance(to, str) or not isinstance(to, Sequence) or not to:
         raise ConfigError(f"to is {to!r:.80}: use a list of agents or of their names")
-    agents: dict[str, Agent | None] = {}
+    agents: dict[str, Agent[Any, Any] | None] = {}
     for one in to:
         if not (isinstance(one, str) or hasattr(one, "toolset")):
             raise ConfigError(f"to has {one!r:.80}: use agents, or their names")
@@ -75,7 +75,7 @@ def _targets(to: Any) -> dict[str, Agent | None]:
     return agents
 
 
-def _description(agents: Mapping[str, Agent | None]) -> str:
+def _description(agents: Mapping[str, Agent[Any, Any] | None]) -> str:
     lines = [
         f"- {name}: {agent.description}" if agent is not None and agent.description else f"- {name}"
         for name, agent in agents.items()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, Generic
 
 from msgspec import Struct
 
 from holdfast.kernel.messages import Message
 from holdfast.kernel.turn import Turn
+from holdfast.kernel.type_parameters import ContextDepsT
 
 NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -27,23 +28,36 @@ class ChatInfo(Struct, frozen=True, gc=False, kw_only=True):
     """Labels of the chat."""
 
 
-class Context:
-    """First argument of a hook: the chat, its owner, and the messages so far."""
+class Context(Generic[ContextDepsT]):
+    """First argument of a hook: the chat, its owner, the deps, and the messages so far.
 
-    __slots__ = ("_history", "_info", "turn")
+    `Context[Deps]` says of which type the deps are.
+    """
+
+    __slots__ = ("_deps", "_history", "_info", "turn")
 
     def __init__(
-        self, info: ChatInfo, turn: Turn, history: Callable[[], Sequence[Message]] = tuple
+        self,
+        info: ChatInfo,
+        turn: Turn,
+        history: Callable[[], Sequence[Message]] = tuple,
+        deps: Any = None,
     ) -> None:
         self._info = info
         self.turn = turn
         """Counters of the turn so far, such as `turn.steps`."""
         self._history = history
+        self._deps: ContextDepsT = deps
 
     @property
     def info(self) -> ChatInfo:
         """The chat that is driven, or the run in memory."""
         return self._info
+
+    @property
+    def deps(self) -> ContextDepsT:
+        """The deps of the run or the chat; None if the agent has no `deps_type`."""
+        return self._deps
 
     @property
     def chat(self) -> str | None:
@@ -71,5 +85,5 @@ class Context:
         return tuple(self._history())
 
 
-NO_CONTEXT: Final = Context(ChatInfo(agent="agent"), Turn())
+NO_CONTEXT: Final[Context[None]] = Context(ChatInfo(agent="agent"), Turn())
 """Context of a tool that is called outside of a run, as in a test."""

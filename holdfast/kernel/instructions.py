@@ -20,13 +20,16 @@ from holdfast.kernel.hook_context import Context
 from holdfast.kernel.inbox import Interruption
 from holdfast.kernel.messages import Evaluation, Message, Text
 from holdfast.kernel.model import Block
+from holdfast.kernel.type_parameters import HookDepsT
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent
 
 Evaluated: TypeAlias = Union[str, Block, Sequence[Union[str, Block]], None]
 """Result of a function of the instructions: text, blocks, or nothing."""
-InstructionsFunction: TypeAlias = Callable[[Context], Union[Evaluated, Awaitable[Evaluated]]]
+InstructionsFunction: TypeAlias = Callable[
+    [Context[HookDepsT]], Union[Evaluated, Awaitable[Evaluated]]
+]
 """Function of the context that returns a part of the instructions."""
 
 
@@ -40,9 +43,11 @@ class DynamicBlock(Struct, frozen=True):
     cache: bool = False
 
 
-Instruction: TypeAlias = Union[str, Block, DynamicBlock, InstructionsFunction]
+Instruction: TypeAlias = Union[str, Block, DynamicBlock, InstructionsFunction[HookDepsT]]
 """An item of a list of instructions. Text and a function are blocks without a cache mark."""
-Instructions: TypeAlias = Union[str, InstructionsFunction, Sequence[Instruction]]
+Instructions: TypeAlias = Union[
+    str, InstructionsFunction[HookDepsT], Sequence[Instruction[HookDepsT]]
+]
 """Instructions of an agent. Text or a function alone is cached to its end."""
 
 USE: Final = "use text, a function, or a list of text, functions, Block(…) and DynamicBlock(…)"

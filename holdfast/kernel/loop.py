@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Literal, assert_never
+from typing import TYPE_CHECKING, Any, Final, Literal, assert_never
 from weakref import ref
 
 from holdfast.kernel import prepare, summary_checkpoint, tool_results
@@ -104,18 +104,20 @@ class Loop:
 
     def __init__(
         self,
-        agent: Agent,
+        agent: Agent[Any, Any],
         history: History,
         inbox: Inbox,
         *,
         prompt: Message | None,
         journal: Mapping[str, CallState],
         compaction: AskedBy | None,
-        team: Mapping[str, Agent],
+        team: Mapping[str, Agent[Any, Any]],
+        deps: Any = None,
     ) -> None:
-        self.result: RunResult | None = None
+        self.result: RunResult[Any] | None = None
         self._team = team
         """Agents that may continue the conversation, by name."""
+        self._run_deps = deps
         self._use(agent)
         self._inbox = inbox
         self._interruption = inbox.interruption
@@ -158,7 +160,7 @@ class Loop:
 
     # --- from the first event to the last ---
 
-    async def run(self, sink: Sink) -> tuple[RunResult, Exception | None]:
+    async def run(self, sink: Sink) -> tuple[RunResult[Any], Exception | None]:
         """Drive the history until there is nothing left to do. Only cancellation is raised.
 
         Also returns the exception that ended the run. It is not kept in an attribute: its traceback
@@ -194,6 +196,7 @@ class Loop:
         self._functions = len(agent.dynamic)
         """Number of functions of the instructions."""
         self._info = ChatInfo(agent=agent.name)
+        self._deps = self._run_deps if agent.deps_type is not None else None
         self._active: frozenset[str] | None = None
 
     def _prepare(self, sink: Sink) -> None:
@@ -229,10 +232,10 @@ class Loop:
         log_failure(failure, chat=None, model=model, attempt=attempt, cause=cause)
         return Ending("error", failure, cause=cause)
 
-    def _end(self, ending: Ending, summary: Summary) -> RunResult:
+    def _end(self, ending: Ending, summary: Summary) -> RunResult[Any]:
         self._inbox.closed = True
         history = self.history
-        result = RunResult(
+        result: RunResult[Any] = RunResult(
             ending.reason,
             history,
             history[self._initial :],
@@ -317,7 +320,7 @@ class Loop:
         return Facts(steering, self._compaction, calls, due, resumed=self._resumed)
 
     def _context(self) -> Context:
-        return Context(self._info, self._history.turn, lambda: self._history.messages)
+        return Context(self._info, self._history.turn, lambda: self._history.messages, self._deps)
 
     # --- committing ---
 
@@ -499,7 +502,9 @@ class Loop:
     async def _run_calls(self, calls: tuple[ToolCall, ...]) -> None:
         """Run calls of the last answer, and commit the results of those that ended."""
         if self._active is None and self._agent.active is not None:  # an answer of an earlier run
-            before = Context(self._info, self._history.turn, self._history.before_last_calls)
+            before = Context(
+                self._info, self._history.turn, self._history.before_last_calls, self._deps
+            )
             try:
                 self._active = await prepare.active_tools(self._agent, before, self._interruption)
             except Interrupted:

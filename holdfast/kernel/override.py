@@ -1,4 +1,4 @@
-"""Overrides: substitutes for agents while a block of a test runs.
+"""Overrides: substitutes for agents, and for their deps, while a block of a test runs.
 
 They live in a context variable, so that tests that run at the same time do not see each other's.
 """
@@ -11,28 +11,46 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+from msgspec import Struct
+
 T = TypeVar("T")
 
-_OVERRIDES: Final[ContextVar[Mapping[int, tuple[Any, Any]]]] = ContextVar(
+
+class Override(Struct, frozen=True):
+    """Substitutes for an agent and for its deps."""
+
+    agent: Any
+    """The agent, kept so that no other object gets its id."""
+    substitute: Any
+    deps: Any
+    """Deps of its runs and chats; None for those that they are given."""
+
+
+_OVERRIDES: Final[ContextVar[Mapping[int, Override]]] = ContextVar(
     "holdfast overrides",
     default=MappingProxyType({}),
 )
-"""By id of the agent: the agent, kept so that no other object gets its id, and its substitute."""
+"""By id of the agent."""
 
 
 def overridden(agent: T) -> T:
     """The substitute of an agent here, or the agent itself."""
-    overrides = _OVERRIDES.get()
-    if not overrides:
-        return agent
-    substitute: T = overrides.get(id(agent), (agent, agent))[1]
+    found = _OVERRIDES.get().get(id(agent))
+    substitute: T = agent if found is None else found.substitute
     return substitute
 
 
+def overridden_deps(agent: object, deps: Any = None) -> Any:
+    """The deps that an agent has here instead of those given."""
+    found = _OVERRIDES.get().get(id(agent))
+    return deps if found is None or found.deps is None else found.deps
+
+
 @contextmanager
-def override(agent: T, substitute: T) -> Iterator[T]:
-    """Within the block, `overridden(agent)` is `substitute`."""
-    token = _OVERRIDES.set(MappingProxyType({**_OVERRIDES.get(), id(agent): (agent, substitute)}))
+def override(agent: T, substitute: T, deps: Any = None) -> Iterator[T]:
+    """Within the block, `overridden(agent)` is `substitute`, and its deps are `deps` if given."""
+    one = Override(agent, substitute, overridden_deps(agent, None) if deps is None else deps)
+    token = _OVERRIDES.set(MappingProxyType({**_OVERRIDES.get(), id(agent): one}))
     try:
         yield substitute
     finally:

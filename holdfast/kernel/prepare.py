@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias, Union, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,16 +29,17 @@ from holdfast.kernel.model_context import (
 )
 from holdfast.kernel.policy import max_result
 from holdfast.kernel.summary_checkpoint import CompactionInput
+from holdfast.kernel.type_parameters import HookDepsT
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent
 
 LOG: Final = logging.getLogger("holdfast")
 
-Active: TypeAlias = Callable[[Context], Union[Iterable[str], Awaitable[Iterable[str]]]]
+Active: TypeAlias = Callable[[Context[HookDepsT]], Union[Iterable[str], Awaitable[Iterable[str]]]]
 """Hook that returns the names of the tools available now."""
 Project: TypeAlias = Callable[
-    [Context, Sequence[Message]], Union[Sequence[Message], Awaitable[Sequence[Message]]]
+    [Context[HookDepsT], Sequence[Message]], Union[Sequence[Message], Awaitable[Sequence[Message]]]
 ]
 """Hook that changes the messages sent to the model."""
 
@@ -61,7 +62,7 @@ def window_of(agent: Agent, reported: int | None) -> int | None:
     return min((window for window in windows if window is not None), default=None)
 
 
-def trim_of(agent: Agent) -> Trim:
+def trim_of(agent: Agent[Any, Any]) -> Trim:
     """Limits by which bulky tool results are shortened."""
     return Trim(agent.policy.context.trim_over, agent.policy.context.trim_to)
 
@@ -86,7 +87,7 @@ def toolbox_of(agent: Agent, window: int | None) -> Toolbox:
     return Toolbox(
         tools=agent.toolset,
         gate=agent.gate,
-        middleware=agent.middleware,
+        middleware=tuple(agent.middleware),
         limits=agent.policy.calls,
         max_result=agent.policy.calls.max_result or max_result(window),
         eager=agent.eager,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, cast
 
 from msgspec import Struct
 
@@ -12,6 +12,7 @@ from holdfast.kernel.events import Action, EndReason, Summary
 from holdfast.kernel.foreign_attributes import answer_foreign_attributes
 from holdfast.kernel.messages import CutBy, Message, ToolResult, Usage
 from holdfast.kernel.turn import FAILED_OUTCOMES
+from holdfast.kernel.type_parameters import OutputT
 
 
 class Ending(Struct, frozen=True):
@@ -27,7 +28,7 @@ class Ending(Struct, frozen=True):
 
 
 @answer_foreign_attributes
-class RunResult(Struct, frozen=True):
+class RunResult(Struct, Generic[OutputT], frozen=True):
     """The result of a run: why it ended, and the history to continue with."""
 
     reason: EndReason
@@ -43,8 +44,9 @@ class RunResult(Struct, frozen=True):
     """Actions that a run with reason `requires_action` waits for."""
     undelivered: tuple[Message, ...] = ()
     """Steering and follow-up messages that were accepted but not delivered."""
-    output: Any = None
-    """The final answer as a value of the agent's output type, if the run stopped with one."""
+    output: OutputT = cast(Any, None)
+    """The final answer: a value of the agent's output type, or text if it has none. None if the run
+    ended otherwise than with an answer: `reason` is not `stop`, or it only compacted."""
     warnings: tuple[str, ...] = ()
     """Warnings for people: a file that the model does not accept, an abandoned tool."""
     cut_by: CutBy | None = None
@@ -63,7 +65,7 @@ class RunResult(Struct, frozen=True):
 class RunFailed(HoldfastError):
     """A run ended with an error. `result` has its history and totals until then."""
 
-    def __init__(self, result: RunResult) -> None:
+    def __init__(self, result: RunResult[Any]) -> None:
         assert result.failure is not None
         self.failure = result.failure
         self.result = result

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Generator
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeAlias
 from warnings import warn
 
 import anyio
@@ -18,6 +18,7 @@ from holdfast.kernel.inbox import Inbox
 from holdfast.kernel.loop import Loop
 from holdfast.kernel.messages import Message, Prompt, user_message
 from holdfast.kernel.result import RunFailed, RunOver, RunResult
+from holdfast.kernel.type_parameters import OutputT
 
 OF_THE_RESULT: Final = frozenset({*RunResult.__struct_fields__, "text"}) - {"history"}
 AWAIT_IT: Final = (
@@ -25,11 +26,11 @@ AWAIT_IT: Final = (
     "event loop"
 )
 
-ResultAndCause: TypeAlias = tuple[RunResult, Exception | None]
+ResultAndCause: TypeAlias = tuple[RunResult[Any], Exception | None]
 """The result of a run, and the exception that ended it."""
 
 
-class Run(Coroutine[Any, Any, RunResult]):
+class Run(Coroutine[Any, Any, RunResult[OutputT]], Generic[OutputT]):
     """A run of an agent. It starts when it is first awaited, iterated or entered.
 
     It is a coroutine, too: `asyncio.run`, `asyncio.create_task` and task groups take it. It may be
@@ -52,7 +53,7 @@ class Run(Coroutine[Any, Any, RunResult]):
         self._task: asyncio.Task[ResultAndCause] | None = None
         self._readers = 0
         self._awaiting = 0
-        self._awaits: dict[asyncio.Task[Any] | None, Coroutine[Any, Any, RunResult]] = {}
+        self._awaits: dict[asyncio.Task[Any] | None, Coroutine[Any, Any, RunResult[OutputT]]] = {}
         """For each task that was made of this run as a coroutine, the coroutine that it drives."""
         self._used = False
         """Whether a task was made of this run, even if it was cancelled before it began."""
@@ -61,7 +62,7 @@ class Run(Coroutine[Any, Any, RunResult]):
 
     # --- result and events ---
 
-    def __await__(self) -> Generator[Any, None, RunResult]:
+    def __await__(self) -> Generator[Any, None, RunResult[OutputT]]:
         return self._outcome().__await__()
 
     def __aiter__(self) -> EventReader:
@@ -75,11 +76,11 @@ class Run(Coroutine[Any, Any, RunResult]):
         return self._loop.history
 
     @property
-    def ended_result(self) -> RunResult | None:
+    def ended_result(self) -> RunResult[OutputT] | None:
         """The result, however the run ended; None while it runs."""
         return self._loop.result
 
-    async def _outcome(self) -> RunResult:
+    async def _outcome(self) -> RunResult[OutputT]:
         """The result; `RunFailed` when the run ended in an error."""
         task = self._start()
         if task is None:
@@ -213,7 +214,7 @@ class Run(Coroutine[Any, Any, RunResult]):
             self._channel.close()
         await self._stop()
 
-    async def __aenter__(self) -> Run:
+    async def __aenter__(self) -> Run[OutputT]:
         self._start()
         return self
 
@@ -243,7 +244,7 @@ class Run(Coroutine[Any, Any, RunResult]):
 class EventReader:
     """Iterates over the events of a run, and keeps the run alive meanwhile."""
 
-    def __init__(self, run: Run, channel: Channel) -> None:
+    def __init__(self, run: Run[Any], channel: Channel) -> None:
         self._run = run
         self._channel = channel
         run._readers += 1

@@ -11,6 +11,7 @@ from holdfast.kernel.call_admission import awaited
 from holdfast.kernel.errors import describe
 from holdfast.kernel.hook_context import Context
 from holdfast.kernel.messages import Message
+from holdfast.kernel.type_parameters import HookDepsT
 
 
 class Stopping(Struct, frozen=True):
@@ -22,7 +23,7 @@ class Stopping(Struct, frozen=True):
     """The answer that would be the final one."""
     reason: Literal["stop", "stop_after_tool"]
     output: Any = None
-    """The final answer as a value, if the agent has an output type and the reason is `stop`."""
+    """The final answer, as in the result of the run, if the reason is `stop`."""
 
 
 class Inject(Struct, frozen=True):
@@ -39,7 +40,9 @@ class Escalate(Struct, frozen=True):
 
 GuardVerdict: TypeAlias = Union[Inject, Escalate, None]
 """Decision of the stop guard. None lets the run stop."""
-Guard: TypeAlias = Callable[[Context, Stopping], Union[GuardVerdict, Awaitable[GuardVerdict]]]
+Guard: TypeAlias = Callable[
+    [Context[HookDepsT], Stopping], Union[GuardVerdict, Awaitable[GuardVerdict]]
+]
 
 
 async def ask(guard: Guard, context: Context, about: Stopping) -> GuardVerdict:

@@ -6,7 +6,19 @@ import inspect
 import warnings
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, Literal, TypeAlias, Union, get_args, overload
+from typing import (
+    Any,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    overload,
+)
 
 from msgspec import Struct
 
@@ -19,6 +31,11 @@ from holdfast.kernel.messages import ToolResult, Usage
 from holdfast.kernel.model import ToolSpec, is_native
 from holdfast.kernel.schema import Arguments, from_function, from_schema
 from holdfast.kernel.schema import Values as Values
+from holdfast.kernel.type_parameters import ContextDepsT, FunctionT
+
+P = ParamSpec("P")
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 Effect = Literal[
     "pure",  # may be run any number of times
@@ -55,8 +72,10 @@ Children: TypeAlias = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
 """Function that reads the chats that a chat has spawned."""
 
 
-class ToolContext(Context):
+class ToolContext(Context[ContextDepsT]):
     """Context of a tool call, passed to a tool whose first parameter is annotated with this type.
+
+    `ToolContext[Deps]` says of which type the deps are.
 
     `validate`, `preview` and `approval` hooks can take it in the same way; progress they report is
     ignored.
@@ -68,14 +87,14 @@ class ToolContext(Context):
         self,
         call_id: str,
         report: Callable[..., Awaitable[None]],
-        context: Context = NO_CONTEXT,
+        context: Context[Any] = NO_CONTEXT,
         *,
         deadline: float | None = None,
         children: Children | None = None,
         charge: Callable[[Usage], None] | None = None,
         workspace: object = None,
     ) -> None:
-        super().__init__(context.info, context.turn, lambda: context.history)
+        super().__init__(context.info, context.turn, lambda: context.history, context.deps)
         self.call_id = call_id
         """Id of the call; also the idempotency key of a tool whose effect is `idempotent`."""
         self.deadline = deadline
@@ -108,8 +127,10 @@ class ToolContext(Context):
 
 
 @answer_foreign_attributes
-class Tool:
+class Tool(Generic[FunctionT]):
     """A tool, made by `@tool` or from a JSON schema. Without a function, the client runs it.
+
+    Calling a tool calls its function, as in a test of it: nothing is checked or approved.
 
     Properties that may depend on the arguments accept a function of the validated arguments, which
     it gets as a mapping by name.
@@ -121,7 +142,7 @@ class Tool:
         *,
         name: str,
         description: str = "",
-        function: Callable[..., Any] | None = None,
+        function: FunctionT | None = None,
         schema: Mapping[str, Any] | None = None,
         effect: Effect = "once",
         action: WaitsFor | None = None,
@@ -142,7 +163,7 @@ class Tool:
         pure = effect == "pure"
         self.name = name
         self.description = description
-        self.function = function
+        self.function: Any = function
         self.effect: Effect = effect
         self.action: WaitsFor | None = action or ("client" if function is None else None)
         self.parallel = pure if parallel is None else parallel
@@ -219,6 +240,14 @@ class Tool:
     def takes_context(self) -> bool:
         return self.function is not None and _first_is_context(self.function)
 
+    @cached_property
+    def deps_type(self) -> Any:
+        """Type of the deps that the function uses, as in `ToolContext[Deps]`; None if unknown."""
+        if not self.takes_context:
+            return None
+        assert self.function is not None  # takes_context
+        return next(iter(get_args(_first_annotation(self.function))), None)
+
     def ask(self, hook: Callable[..., object], context: ToolContext, values: Values) -> object:
         """Call a hook of this tool, with the context if it takes one."""
         return hook(context, values) if hook in self._want_context else hook(values)
@@ -241,12 +270,18 @@ class Tool:
     def spec(self) -> ToolSpec:
         return ToolSpec(self.name, self.description, self.arguments.schema, self.native)
 
+    def __call__(self: Tool[Callable[P, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        if self.function is None:
+            raise TypeError(f"{self.name} has no function: the client runs it")
+        returned: T = self.function(*args, **kwargs)
+        return returned
+
     def __repr__(self) -> str:
         return f"<Tool {self.name} effect={self.effect}>"
 
 
 @overload
-def tool(function: Callable[..., Any], /) -> Tool: ...
+def tool(function: F, /) -> Tool[F]: ...
 
 
 @overload
@@ -269,7 +304,7 @@ def tool(
     validate: Callable[..., object] | None = None,
     preview: Callable[..., object] | None = None,
     native: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Callable[[Callable[..., Any]], Tool]: ...
+) -> Callable[[F], Tool[F]]: ...
 
 
 @entry_point("tool")
@@ -286,6 +321,11 @@ def tool(function: Callable[..., Any] | None = None, /, **properties: Any) -> An
     def make(function: Callable[..., Any], /) -> Tool:
         if isinstance(function, str) or not callable(function):
             raise ConfigError(f"{function!r} is not a function: use @tool, or @tool(name=…)")
+        if isinstance(function, Tool):
+            raise ConfigError(
+                f"{function.name} is a tool already: use it, or make another of {function.name}"
+                ".function"
+            )
         chosen = {key: value for key, value in properties.items() if value is not None}
         chosen.setdefault("name", _name(function))
         if "description" not in chosen:
@@ -336,20 +376,26 @@ def _description(function: Callable[..., Any], *, whole: bool) -> str:
 
 
 def _first_is_context(function: Callable[..., Any]) -> bool:
+    annotation = _first_annotation(function)
+    if isinstance(annotation, str):  # imported for type checkers alone
+        return annotation.partition("[")[0].rpartition(".")[2] == "ToolContext"
+    return (get_origin(annotation) or annotation) in (Context, ToolContext)
+
+
+def _first_annotation(function: Callable[..., Any]) -> Any:
+    """Annotation of the first parameter; as text if it cannot be resolved, None without one."""
     from holdfast.kernel.schema import signature
 
     first = next(iter(signature.parameters(function)), None)
     if first is None:
-        return False
+        return None
     annotation = first.annotation
     if isinstance(annotation, str):
-        if annotation.rpartition(".")[2] == "ToolContext":  # also imported for type checkers alone
-            return True
         try:
             annotation = signature.resolved(function, first)
-        except Exception:  # an annotation is any expression; it is refused with the other arguments
-            return False
-    return getattr(annotation, "__value__", annotation) in (Context, ToolContext)  # of a `type`
+        except Exception:  # it may be any expression; it is refused with the other arguments
+            return annotation
+    return getattr(annotation, "__value__", annotation)  # of a `type`
 
 
 # --- Decisions of a gate ------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import anyio
 
-from holdfast.kernel import stop_guard
+from holdfast.kernel import answer, stop_guard
 from holdfast.kernel.decide import Rules
 from holdfast.kernel.errors import ContentFiltered, Escalated, InvalidOutput, classify
 from holdfast.kernel.history import History
@@ -27,10 +27,12 @@ NO_OUTPUT: Final = Fits(None)
 def check_output(agent: Agent, history: History, reason: str) -> Fits | Repair:
     """Check the final answer against the output type, if the turn ends with an answer."""
     form, turn = agent.form, history.turn
-    if form is None or reason != "stop":
+    if reason != "stop":
         return NO_OUTPUT
-    answer = history.last_answer()
-    if answer is not None and answer.finish == "content_filter":
+    if form is None:
+        return Fits(answer.text(history.messages))
+    last = history.last_answer()
+    if last is not None and last.finish == "content_filter":
         # A repair would be filtered again.
         raise ContentFiltered("the answer was filtered and does not have the required form")
     try:

@@ -50,6 +50,7 @@ from holdfast.testing.script import (
     think,
     usage,
 )
+from holdfast.testing.tool_context import tool_context
 from holdfast.testing.virtual_time import START, Clock, Deadlock, VirtualLoop, run_virtual
 
 __all__ = [
@@ -88,5 +89,6 @@ __all__ = [
     "source",
     "swapped",
     "think",
+    "tool_context",
     "usage",
 ]

@@ -62,18 +62,18 @@ asks_client = Tool(
 
 def scripted(
     script: Sequence[ScriptedTurn], *tools: Any, default: ScriptedTurn | None = None, **more: Any
-) -> Agent:
+) -> Agent[Any, Any]:
     """An agent whose model plays this script, in a world that answers the same each time."""
     model = ScriptedModel(script, default=default)
     return Agent(model=model, tools=tools, ports=ports(), **more)
 
 
-def model_of(agent: Agent) -> ScriptedModel:
+def model_of(agent: Agent[Any, Any]) -> ScriptedModel:
     assert isinstance(agent.model, ScriptedModel)
     return agent.model
 
 
-def requests_of(agent: Agent) -> list[Request]:
+def requests_of(agent: Agent[Any, Any]) -> list[Request]:
     return model_of(agent).requests
 
 
@@ -100,7 +100,7 @@ async def a_few_turns() -> None:
     assert now() == began
 
 
-async def outcome(run: Run) -> RunResult:
+async def outcome(run: Run[Any]) -> RunResult[Any]:
     """What a run came to, also when it failed."""
     try:
         return await run

@@ -152,4 +152,4 @@ def test_two_agents_of_one_name_are_refused_when_they_meet() -> None:
 
 def test_a_description_is_text() -> None:
     with pytest.raises(ConfigError, match="description is 7: use text"):
-        Agent(model=scripted([]).model, description=7)  # type: ignore[arg-type]
+        Agent(model=scripted([]).model, description=7)  # type: ignore[call-overload]

@@ -485,7 +485,7 @@ async def test_with_eager_all_a_stream_that_fails_before_any_call_is_tried_again
 
 def test_eager_has_two_values() -> None:
     with pytest.raises(ConfigError, match="eager"):
-        Agent(model=ScriptedModel(), eager="none")  # type: ignore[arg-type]
+        Agent(model=ScriptedModel(), eager="none")  # type: ignore[call-overload]
 
 
 # --- progress of early calls --------------------------------------------------------------------

@@ -97,7 +97,7 @@ async def test_an_open_call_of_an_earlier_run_is_refused_when_its_tool_is_not_ac
         return "wiped"
 
     waiting = await agent_for([call("wipe")], wipe).run("Go.")
-    free = tool(name="wipe")(wipe.function)  # type: ignore[arg-type]
+    free = tool(name="wipe")(wipe.function)
     agent = agent_for(["Oh."], free, active=lambda context: [])
 
     result = await agent.run(history=waiting.history)

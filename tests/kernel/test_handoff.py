@@ -17,12 +17,12 @@ from tests.kernel.runs import act, events_of, look, only, requests_of, scripted
 from tests.kernel.toolkit import results_in
 
 
-def billing(*script: Any, **options: Any) -> Agent:
+def billing(*script: Any, **options: Any) -> Agent[Any, Any]:
     options = {"instructions": "You are billing.", "description": "Invoices."} | options
     return scripted(script, look, name="billing", **options)
 
 
-def triage(to: Agent, *script: Any) -> Agent:
+def triage(to: Agent[Any, Any], *script: Any) -> Agent[Any, Any]:
     handing = [call("handoff", agent="billing", message="VAT."), *script]
     return scripted(handing, handoff([to]), act, name="triage", instructions="You are triage.")
 

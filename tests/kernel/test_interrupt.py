@@ -43,9 +43,9 @@ DURING_ANSWER = Wording().interrupted_answer
 DURING_TOOLS = Wording().interrupted_tools
 
 
-async def interrupted(agent: Agent, seconds: float = 5.0, **given: object) -> RunResult:
+async def interrupted(agent: Agent, seconds: float = 5.0, **given: Any) -> RunResult:
     """The result of a run that is stopped after so many seconds."""
-    run = agent.run("?", **given)  # type: ignore[arg-type]
+    run = agent.run("?", **given)
     later(seconds, run.interrupt)
     result = await run
     assert result.reason == "interrupted"

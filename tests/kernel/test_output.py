@@ -528,10 +528,10 @@ async def test_the_output_of_a_run_is_its_last_answer_as_a_value() -> None:
     assert [request.output for request in requests_of(agent)] == [CITY.shape] * 2
 
 
-async def test_without_an_output_type_nothing_is_asked_and_nothing_is_checked() -> None:
+async def test_without_an_output_type_the_output_is_the_text_and_nothing_is_checked() -> None:
     agent = scripted([OSLO_TEXT])
     result = await agent.run("Oslo?")
-    assert result.output is None
+    assert result.output == OSLO_TEXT
     assert requests_of(agent)[0].output is None
 
 

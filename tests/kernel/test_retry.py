@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -155,7 +156,7 @@ def test_every_constant_can_be_set() -> None:
 
 
 def agent(
-    *script: ScriptedTurn, retry: Retry | None = None, world: Ports | None = None, **options: object
+    *script: ScriptedTurn, retry: Retry | None = None, world: Ports | None = None, **options: Any
 ) -> tuple[Agent, ScriptedModel]:
     model = ScriptedModel(list(script))
     policy = Policy(retry=retry or Retry())

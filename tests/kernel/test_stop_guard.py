@@ -60,7 +60,7 @@ async def test_it_is_told_the_steps_the_message_and_the_path() -> None:
     guard = Asked()
     agent = scripted([call("look"), "Done."], look, guard=guard)
     result = await agent.run("?")
-    assert guard.about == [Stopping(2, result.history[-1], "stop")]
+    assert guard.about == [Stopping(2, result.history[-1], "stop", "Done.")]
 
 
 async def test_it_is_told_when_a_tool_ends_the_turn() -> None:
@@ -213,7 +213,7 @@ async def test_it_is_asked_about_a_history_that_is_at_rest() -> None:
     first = await agent.run("?")
     guard = Asked(Inject("Really?"))
     second = await scripted(["Yes."], guard=guard).run(history=first.history)
-    assert guard.about[0] == Stopping(1, first.history[-1], "stop")
+    assert guard.about[0] == Stopping(1, first.history[-1], "stop", "Done.")
     assert second.text == "Yes."
 
 

@@ -23,7 +23,7 @@ ID: Final = {**TEXT, "description": "The id returned by spawn_agent"}
 
 
 def subagents(
-    agents: Sequence[str | Agent] = (),
+    agents: Sequence[str | Agent[Any, Any]] = (),
     *,
     timeout: float | None = None,
     new_id: Callable[[], str] = fresh_id,
@@ -46,7 +46,7 @@ def subagents(
     ]
 
 
-def _spawn_agent(given: Sequence[str | Agent], new_id: Callable[[], str]) -> Tool:
+def _spawn_agent(given: Sequence[str | Agent[Any, Any]], new_id: Callable[[], str]) -> Tool:
     agents = {one if isinstance(one, str) else one.name: one for one in given}
     default = next(iter(agents))
 
@@ -65,7 +65,7 @@ def _spawn_agent(given: Sequence[str | Agent], new_id: Callable[[], str]) -> Too
     return tool
 
 
-def _choice(agents: Mapping[str, str | Agent], default: str) -> str:
+def _choice(agents: Mapping[str, str | Agent[Any, Any]], default: str) -> str:
     described = [
         f"\n- {name}: {one.description}"
         for name, one in agents.items()

@@ -20,7 +20,7 @@ from tests.kernel.runs import events_of, kinds, later, only, outcome
 from tests.providers.demo.requests import ALL, answer
 
 
-def demo(*tools: Any, pace: float = 0, window: int = 32_000, **more: Any) -> Agent:
+def demo(*tools: Any, pace: float = 0, window: int = 32_000, **more: Any) -> Agent[Any, Any]:
     return Agent(model=Demo(pace=pace, window=window), tools=tools or ALL, ports=ports(), **more)
 
 

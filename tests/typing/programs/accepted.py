@@ -1,0 +1,205 @@
+"""Programs of users, in which no type checker finds anything. Checked, and never run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+import holdfast
+from holdfast import Agent, Run, RunResult, SyncRun, Tool, ToolContext, approve, handoff, tool
+from holdfast.errors import RunFailed
+from holdfast.events import OutputDelta, TextDelta
+from holdfast.hooks import Context, Deny, Inject, Stopping
+from holdfast.messages import Message, ToolCall
+from holdfast.models import Settings
+from holdfast.options import Policy
+from holdfast.testing import tool_context
+
+
+@dataclass
+class Shop:
+    """Deps: what the tools and hooks of a shop use."""
+
+    name: str
+    prices: dict[str, int]
+
+
+class SaleShop(Shop):
+    """Special deps, which fit where a `Shop` fits."""
+
+
+@dataclass
+class Invoice:
+    total: int
+
+
+@dataclass
+class Refusal:
+    reason: str
+
+
+# --- Tools ---------------------------------------------------------------------------------------
+
+
+@tool
+def double(number: int, *, times: int = 1) -> int:
+    """Double a number."""
+    return number * 2 * times
+
+
+@tool(effect="pure", timeout=5)
+async def price(context: ToolContext[Shop], item: str) -> int:
+    """The price of an item."""
+    await context.progress(f"looking at {context.deps.name}")
+    return context.deps.prices[item]
+
+
+@tool(approval="ask")
+async def refund(context: ToolContext[Shop], amount: int) -> str:
+    """Refund an amount."""
+    return f"{context.deps.name} refunds {amount}"
+
+
+@tool
+def history_length(context: ToolContext) -> int:
+    """The number of messages, with deps of any type."""
+    return len(context.history)
+
+
+def plain(city: str) -> str:
+    """A function that is not decorated."""
+    return city
+
+
+async def tools_keep_their_signature(context: ToolContext[Shop]) -> None:
+    assert_type(double(2), int)
+    assert_type(double(2, times=3), int)
+    assert_type(await price(context, "tea"), int)
+    assert_type(await refund(context, amount=5), str)
+    assert_type(await price(tool_context(Shop("test", {})), "tea"), int)
+
+
+TOOLS = [double, price, refund, history_length]
+BY_SCHEMA: Tool = Tool(name="ask", schema={"type": "object"}, action="answer")
+
+# --- Types of agents -----------------------------------------------------------------------------
+
+assert_type(Agent(model="demo"), Agent[None, str])
+assert_type(Agent("demo", output=Invoice), Agent[None, Invoice])
+assert_type(Agent(model="demo", output=Invoice), Agent[None, Invoice])
+assert_type(Agent(model="demo", output=list[Invoice]), Agent[None, list[Invoice]])
+assert_type(Agent(model="demo", deps_type=Shop), Agent[Shop, str])
+assert_type(Agent(model="demo", deps_type=Shop, output=Invoice), Agent[Shop, Invoice])
+assert_type(Agent(model="demo", output={"type": "object"}), Agent[None, Any])
+assert_type(Agent(model="demo", output=Invoice | Refusal), Agent[None, Any])
+assert_type(Agent(model="demo", output=Invoice | Refusal, deps_type=Shop), Agent[Shop, Any])
+
+either: Agent[None, Invoice | Refusal] = Agent(model="demo", output=Invoice | Refusal)
+untyped: Agent = Agent(model="demo", tools=[double, plain, BY_SCHEMA])
+
+# --- Hooks ---------------------------------------------------------------------------------------
+
+
+def gate(context: Context[Shop], call: ToolCall, values: Any) -> Deny | None:
+    return None if context.deps.prices else Deny("closed")
+
+
+async def guard(context: Context[Shop], stopping: Stopping) -> Inject | None:
+    return Inject("Name the shop.") if context.deps.name not in str(stopping.output) else None
+
+
+def active(context: Context) -> list[str]:
+    """A hook that does not use the deps fits every agent."""
+    return ["price"] if context.turn.steps else ["refund"]
+
+
+async def instructions(context: Context[Shop]) -> str:
+    return f"You work for {context.deps.name}."
+
+
+def project(context: Context[Shop], messages: Sequence[Message]) -> Sequence[Message]:
+    return messages[-20:]
+
+
+clerk = Agent(
+    model="demo",
+    name="clerk",
+    deps_type=Shop,
+    output=Invoice,
+    instructions=["Be brief.", instructions],
+    tools=[*TOOLS, plain],
+    gate=gate,
+    guard=guard,
+    active=active,
+    project=project,
+    policy=Policy(max_steps=9),
+)
+assert_type(clerk, Agent[Shop, Invoice])
+assert_type(clerk.replace(name="b", settings=Settings(temperature=0)), Agent[Shop, Invoice])
+assert_type(clerk.replace(output=Refusal), Agent[Shop, Refusal])
+assert_type(clerk.replace(output=None), Agent[Shop, str])
+assert_type(untyped.replace(deps_type=Shop, instructions=instructions), Agent[Shop, str])
+
+# --- Runs ----------------------------------------------------------------------------------------
+
+
+def total_of(result: RunResult[Invoice]) -> int:
+    return result.output.total
+
+
+async def runs(shop: Shop) -> None:
+    assert_type(clerk.run("How much?", deps=shop), Run[Invoice])
+    result = await clerk.run("How much?", deps=SaleShop("sale", {}))
+    assert_type(result, RunResult[Invoice])
+    assert_type(total_of(result), int)
+    assert_type((await untyped.run("Hello", history=result.history)).output.upper(), str)
+    assert_type((await either.run("Well?")).output, Invoice | Refusal)
+
+    async with clerk.run("How much?", deps=shop) as run:
+        async for event in run:
+            match event:
+                case TextDelta(text=text):
+                    print(text)
+                case OutputDelta():
+                    assert_type(event.output_as(Invoice), Invoice | None)
+                case _:
+                    pass
+    resolve = {action.call.id: approve(action) for action in result.actions}
+    await clerk.run(deps=shop, history=result.history, resolve=resolve)
+
+
+def runs_without_await(shop: Shop) -> None:
+    assert_type(clerk.run_sync("How much?", deps=shop), RunResult[Invoice])
+    with clerk.stream_sync("How much?", deps=shop) as run:
+        assert_type(run, SyncRun[Invoice])
+        for event in run:
+            print(event)
+        assert_type(run.result.output.total, int)
+    try:
+        untyped.run_sync("Hello")
+    except RunFailed as error:
+        print(error.result.text)
+
+
+def tests_use_other_deps(shop: Shop) -> None:
+    with clerk.override(model="demo", deps=SaleShop("test", {})) as substitute:
+        assert_type(substitute.run_sync("How much?", deps=shop).output, Invoice)
+
+
+# --- Agents together -----------------------------------------------------------------------------
+
+triage = Agent(
+    model="demo", name="triage", deps_type=Shop, tools=[handoff([clerk]), clerk.as_tool("ask")]
+)
+
+
+def describe(agent: Agent[Any, Any]) -> str:
+    return f"{agent.name}: {agent.description}"
+
+
+async def durable() -> None:
+    describe(clerk)
+    async with holdfast.open("sqlite:///chats.db", agents=[untyped, either]) as host:
+        chat = await host.create("Hello")
+        assert_type((await chat.rest()).output_as(Invoice), Invoice | None)
