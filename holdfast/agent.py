@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, Union, cast, get_args, overload
 
 from msgspec import Struct, structs
 
-from holdfast.blocking import SyncRun, result_of
+from holdfast.blocking import SyncRun, result_of, value_of
 from holdfast.kernel.agent_tool import OnAction, agent_tool, as_child, team_of
 from holdfast.kernel.call_admission import Eager, Gate, Middleware
 from holdfast.kernel.decide import Approved, CallState, Recorded
@@ -51,6 +51,7 @@ from holdfast.kernel.result import RunResult
 from holdfast.kernel.run import Run
 from holdfast.kernel.schema import BadArguments
 from holdfast.kernel.stop_guard import Guard
+from holdfast.kernel.terminal import terminal_chat
 from holdfast.kernel.tool import TOOL_PROPERTIES, Deny, Tool, tool
 from holdfast.kernel.tool_results import Unencodable, mark_stop, result, result_from_value
 from holdfast.kernel.turn import Turn
@@ -469,6 +470,21 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         The `result` of the returned iterator is available after the last event.
         """
         return SyncRun(self._made_run(prompt, deps, history, resolve, compact))
+
+    @entry_point("agent.chat")
+    async def chat(self, *, history: Sequence[Message] = ()) -> tuple[Message, ...]:
+        """Chat with the agent in the terminal; returns the history of the chat at the end.
+
+        It is the editor of `holdfast chat`, with its commands: the user may type during answers,
+        Ctrl-C interrupts the answer, Ctrl-D ends the chat, and approvals are asked. Nothing is
+        stored. Without a terminal, each line of standard input is a prompt or an answer.
+        """
+        return await terminal_chat()(overridden(self), _checked(history))
+
+    @entry_point("agent.chat_sync")
+    def chat_sync(self, *, history: Sequence[Message] = ()) -> tuple[Message, ...]:
+        """Chat with the agent in the terminal, without `await`: see `chat`."""
+        return value_of(partial(self.chat, history=history), instead="await agent.chat(…)")
 
     def _journal(
         self, open_calls: Sequence[ToolCall], resolve: Mapping[str, Resolution]

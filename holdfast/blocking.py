@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 from weakref import finalize
 
+from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.events import Event
 from holdfast.kernel.messages import Message, Prompt
 from holdfast.kernel.result import RunFailed, RunOver, RunResult
@@ -37,6 +38,13 @@ def result_of(run: Run[T]) -> RunResult[T]:
         return asyncio.run(run)
     with _interruptible(), SyncRun(run) as blocking:
         return blocking.result
+
+
+def value_of(make: Callable[[], Coroutine[Any, Any, T]], *, instead: str) -> T:
+    """The value of a coroutine that needs this thread. `instead` is for a program with a loop."""
+    if _has_event_loop():
+        raise ConfigError(f"an event loop runs in this thread: write `{instead}`")
+    return asyncio.run(make())
 
 
 def _has_event_loop() -> bool:

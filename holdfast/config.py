@@ -318,11 +318,11 @@ def chat_options(arguments: Namespace, environ: Mapping[str, str]) -> ChatOption
         quiet=arguments.quiet,
         reasoning=arguments.reasoning,
         color=arguments.color,
-        keys=_keys(environ),
+        keys=editor_keys(environ),
     )
 
 
-def _keys(environ: Mapping[str, str]) -> Literal["vi", "emacs"]:
+def editor_keys(environ: Mapping[str, str]) -> Literal["vi", "emacs"]:
     """`HOLDFAST_KEYS`, then the editing mode of readline, then a vi named as the user's editor."""
     import re
     from os.path import basename, expanduser

@@ -96,7 +96,7 @@ def test_an_attribute_that_no_library_has_is_reported_by_python_itself() -> None
             lambda: ANY(Agent)("Assistant", "Be brief."),
             "Agent takes only model by position: write Agent('provider:model', instructions=…, ",
         ),
-        (lambda: AGENT.run("hi", []), "write agent.run(prompt, history=…, "),
+        (lambda: AGENT.run("hi", []), "write agent.run(prompt, deps=…, history=…, "),
         (lambda: AGENT.replace("hi"), "agent.replace takes its arguments by name"),
         (lambda: ANY(Settings)(0.5), "write Settings(temperature=…, top_p=…, "),
         (lambda: ANY(Policy)(3), "write Policy(max_steps=…, "),

@@ -46,10 +46,15 @@ HEIGHT: Final = {layer: height for height, row in enumerate(HEIGHTS) for layer i
 STRANGERS: Final = frozenset({("server", "worker")})
 """They meet in the database, although one is above the other."""
 
+CHAT_IN_TERMINAL: Final = ("holdfast.kernel.terminal", "holdfast.cli.agent_chat")
+"""`agent.chat()` is a method of an agent, and what it opens is the top layer, which imports agents.
+
+The one arrow that makes a cycle.
+"""
 UP_WHEN_NEEDED: Final = frozenset(
-    {("holdfast.kernel.named_model", "holdfast.providers.model_factory")}
+    {("holdfast.kernel.named_model", "holdfast.providers.model_factory"), CHAT_IN_TERMINAL}
 )
-"""The one arrow up: an agent may be given the name of a model, and then asks who that is.
+"""The arrows up. The first: an agent may be given the name of a model, and then asks who that is.
 
 Only inside a function: an agent that is given a model imports no provider.
 """
@@ -185,14 +190,15 @@ def modules() -> Iterator[tuple[str, str]]:
 def cycle(sources: Iterable[tuple[str, str]]) -> list[str]:
     """Modules each of which imports the next, and the last is the first; empty if there are none.
 
-    Imports in functions count, those for the type checker alone do not. An import of a package is
-    one of its own module.
+    Imports in functions count, those for the type checker alone and `CHAT_IN_TERMINAL` do not. An
+    import of a package is one of its own module.
     """
     by_name = {module.removesuffix(".__init__"): source for module, source in sources}
     graph: dict[str, set[str]] = {}
     for module, source in by_name.items():
         arrows = [arrow for arrow in imports(source) if not arrow.for_types]
         names = {name for arrow in arrows for name in imported(arrow, by_name)}
+        names -= {up for below, up in [CHAT_IN_TERMINAL] if below == module}
         graph[module] = names & by_name.keys() - {module}
     try:
         TopologicalSorter(graph).prepare()
@@ -346,7 +352,7 @@ def test_a_right_import_is_left_alone(module: str, source: str) -> None:
     assert check(module, source) == []
 
 
-def test_the_arrow_up_is_there_once() -> None:
+def test_the_arrows_up_are_there_once() -> None:
     up = [
         (module, arrow.target)
         for module, source in modules()
@@ -354,7 +360,7 @@ def test_the_arrow_up_is_there_once() -> None:
         for arrow in imports(source)
         if LAYER.get(part(f"{arrow.target}.")) not in (None, "kernel")
     ]
-    assert up == list(UP_WHEN_NEEDED)
+    assert sorted(up) == sorted(UP_WHEN_NEEDED)
 
 
 SLOW: Final = frozenset({"pydantic", "pydantic_core", "jsonschema_rs"})

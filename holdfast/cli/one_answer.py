@@ -100,14 +100,7 @@ class OneAnswer:
             chat, cursor, known = await self._begin(connection, options, prompt)
             if options.verb == "run" and connection.agent:
                 self._view.note(connection.agent)
-            adapter = StreamAdapter(self._view, known, echo=False)
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._tick)
-                group.start_soon(give_up, chat.id, self._monitor.is_away)
-                group.start_soon(self._interrupt, chat)
-                with stopping(self._on_stop, self._view.end):
-                    result = await self._until_rest(chat, cursor, adapter)
-                group.cancel_scope.cancel()
+            result = await self.follow(chat, cursor, known)
             if options.verb == "run":
                 self._view.note(f"saved: holdfast run --chat {chat.id} continues this chat")
         if self._stopped is not None:
@@ -115,6 +108,21 @@ class OneAnswer:
         if result.reason == "requires_action":
             print(f"holdfast: {_waiting(result, options.verb)}", file=sys.stderr)
         return ExitCode.FINISHED if result.reason is None else EXIT_CODES[result.reason]
+
+    async def follow(self, chat: ChatHandle, cursor: Cursor | None, known: int) -> ChatResult:
+        """Show a chat until it is idle, and resolve its actions with the user.
+
+        The first `known` messages are not shown. Ctrl-C interrupts the turn.
+        """
+        adapter = StreamAdapter(self._view, known, echo=False)
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._tick)
+            group.start_soon(give_up, chat.id, self._monitor.is_away)
+            group.start_soon(self._interrupt, chat)
+            with stopping(self._on_stop, self._view.end):
+                result = await self._until_rest(chat, cursor, adapter)
+            group.cancel_scope.cancel()
+        return result
 
     async def _begin(
         self, connection: Connection, options: ChatOptions, prompt: Prompt | None

@@ -395,6 +395,11 @@ class ChatSession:
         self._code = int(code)
         self._group.cancel_scope.cancel()
 
+    @property
+    def chat(self) -> ChatHandle | None:
+        """The chat that the session is in."""
+        return self._chat
+
     def goodbye(self) -> str:
         """The line printed after leaving."""
         if self._chat is None:

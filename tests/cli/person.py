@@ -142,13 +142,22 @@ class Person:
 @contextmanager
 def sitting_at(home: Path, *argv: str, columns: int = 100, **environ: str) -> Iterator[Person]:
     """Somebody who has started the program with these words."""
+    with sitting_at_python(home, "-m", "holdfast", *argv, columns=columns, **environ) as person:
+        yield person
+
+
+@contextmanager
+def sitting_at_python(
+    home: Path, *argv: str, columns: int = 100, **environ: str
+) -> Iterator[Person]:
+    """Somebody who has started Python with these words."""
     hands, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     clean = {k: v for k, v in os.environ.items() if not any(part in k for part in HIDDEN)}
     clean = {**clean, "TERM": "xterm", "HOLDFAST_HOME": str(home), "HOLDFAST_KEYS": "emacs"}
     clean.pop("COLUMNS", None)
     child = subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "holdfast", *argv],
+        [sys.executable, "-W", "error", *argv],
         cwd=home,
         env={**clean, **environ},
         stdin=terminal,
