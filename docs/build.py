@@ -30,6 +30,7 @@ NAMESPACES: Final = (
     "hooks",
     "chats",
     "telemetry",
+    "web",
 )
 """Public namespaces below `holdfast` itself: modules that only import."""
 

@@ -5,6 +5,7 @@ Write an agent once, and run it in your process, or as durable chats on SQLite o
 - `Agent`, `tool`, `Limits`, `Run`: an agent, its tools and limits, and one run of it in memory.
 - `open`, `connect`: durable chats in this process, or on a server. `Host` and `Chat` are handles.
 - `serve`, `serve_sync`: a server with your agents: the API, the web page and a worker.
+- `asgi`, `holdfast.web`: the API of a host, mounted into a web application with its own users.
 - `holdfast.messages`, `events`, `errors`: what a history, a stream and a failure consist of.
 - `holdfast.models`, `options`, `hooks`: what an agent can be configured with.
 - `holdfast.chats`: snapshots, queued messages and receipts of durable chats.

@@ -31,6 +31,9 @@ from holdfast import (
 from holdfast import (
     tools as tools,
 )
+from holdfast import (
+    web as web,
+)
 from holdfast.agent import Agent as Agent
 from holdfast.agent import approve as approve
 from holdfast.blocking import SyncRun as SyncRun
@@ -47,6 +50,7 @@ from holdfast.kernel.tool import ToolContext as ToolContext
 from holdfast.kernel.tool import tool as tool
 from holdfast.observe.instrument import instrument as instrument
 from holdfast.providers.model_factory import model as model
+from holdfast.server.asgi.application import asgi as asgi
 from holdfast.serving import serve as serve
 from holdfast.serving import serve_sync as serve_sync
 

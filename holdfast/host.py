@@ -117,7 +117,8 @@ async def serving(
     end = db.listen(feed.receive_notice)
     try:
         if worker is None:
-            yield host
+            async with _closing(host):
+                yield host
             return
         driving = Worker(
             db,
@@ -132,9 +133,18 @@ async def serving(
         )
         feed.worker = driving.id
         async with driving.running():
-            yield host
+            async with _closing(host):
+                yield host
     finally:
         end()
+
+
+@asynccontextmanager
+async def _closing(host: Host) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await host.run_close_callbacks()
 
 
 @entry_context("open")

@@ -35,6 +35,7 @@ HEIGHTS: Final[tuple[Mapping[str, tuple[str, ...]], ...]] = (
             "public_names",
             "options",
             "telemetry",
+            "web",
         )
     },
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -36,6 +36,16 @@ class Host(ChatHost):
 
     def __init__(self, context: HostContext) -> None:
         self._context = context
+        self._on_close: list[Callable[[], Awaitable[None]]] = []
+
+    def on_close(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Call this when the host closes, before its worker stops."""
+        self._on_close.append(call)
+
+    async def run_close_callbacks(self) -> None:
+        """Make the calls that `on_close` was given. They raise nothing."""
+        while self._on_close:
+            await self._on_close.pop()()
 
     @property
     def agents(self) -> Mapping[str, Agent[Any, Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, NamedTuple
 
 import aiohttp
@@ -35,6 +35,9 @@ from holdfast.worker.options import WorkerOptions
 
 USER: Final = "X-Test-User"
 """The header that says who asks: `ann`, or `ann:viewer` for a role of theirs."""
+
+MOUNTED = False
+"""Whether the API is mounted into another application. Set by the fixture `each_server`."""
 
 
 class Named:
@@ -165,8 +168,16 @@ async def serving_api(
     world = world or _world(clock)
     async with serving(db, agents, ports=world, worker=worker, titles=titles) as host:
         server = ApiServer(host, db, identity or Named(db), world, limits, base_urls=base_urls)
-        async with listening(application(server)) as url, session() as client:
+        async with _reachable(server) as url, session() as client:
             yield Api(url, client, server, user)
+
+
+def _reachable(server: ApiServer) -> AbstractAsyncContextManager[str]:
+    if not MOUNTED:
+        return listening(application(server))
+    from tests.server.uvicorn_server import mounted
+
+    return mounted(server)
 
 
 def _world(clock: Clock | None) -> Ports:

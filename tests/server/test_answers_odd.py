@@ -10,6 +10,8 @@ from tests.server.api import agent, serving_api
 from tests.server.test_talking import begun, waiting
 from tests.test_host import ask_user
 
+pytestmark = pytest.mark.usefixtures("each_server")
+
 JSON = {"Content-Type": "application/json"}
 
 

@@ -26,6 +26,8 @@ from holdfast.testing import Clock, ScriptedModel, ports
 from tests.server.api import agent, serving_api
 from tests.test_host import ask_user, pay
 
+pytestmark = pytest.mark.usefixtures("each_server")
+
 
 async def test_agents_and_models_are_those_of_the_host(
     db: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,8 @@ from holdfast.testing import Clock, call
 from tests.server.api import Api, agent, serving_api
 from tests.test_host import ask_user
 
+pytestmark = pytest.mark.usefixtures("each_server")
+
 
 async def pages(api: Api, **query: Any) -> list[Any]:
     """All chats, page by page."""

@@ -22,6 +22,8 @@ from holdfast.testing import Clock
 from tests.server.api import agent, serving_api
 from tests.server.test_talking import begun
 
+pytestmark = pytest.mark.usefixtures("each_server")
+
 WHERE: Final = "PostgreSQL at db.internal:5432, /var/lib/holdfast/chats.db"
 
 

@@ -30,6 +30,8 @@ from holdfast.testing import Clock, call
 from tests.chat.chats import Chats
 from tests.server.api import Answer, Api, agent, serving_api
 
+pytestmark = pytest.mark.usefixtures("each_server")
+
 PNG = b"\x89PNG\r\n\x1a\n\x00rest"
 
 

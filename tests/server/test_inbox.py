@@ -12,6 +12,8 @@ from tests.server.api import Api, agent, serving_api
 from tests.server.test_talking import begun, client_tool, waiting
 from tests.test_host import ask_user, pay
 
+pytestmark = pytest.mark.usefixtures("each_server")
+
 
 async def asked(api: Api, **query: Any) -> list[Any]:
     status, page, _ = await api.get("/actions", **query)

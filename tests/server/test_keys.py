@@ -27,6 +27,8 @@ from tests.server.api import Answer, Api, agent, serving_api
 from tests.server.test_talking import begun, waiting
 from tests.test_host import ask_user
 
+pytestmark = pytest.mark.usefixtures("each_server")
+
 Ask = Callable[[Api, str, str, str], Awaitable[Answer]]
 """With the API, the id of a chat, the id of something in it, and a piece of the body."""
 

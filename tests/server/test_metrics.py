@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import pytest
 
 from holdfast.host import serving
 from holdfast.observe.metrics import METRICS_MEDIA_TYPE, MetricRegistry
@@ -17,6 +18,8 @@ from holdfast.store.database import Database, Transaction, Unavailable
 from holdfast.store.metered import MeteredDatabase
 from holdfast.testing import Clock, pause
 from tests.server.api import Api, Named, agent, listening, serving_api, session
+
+pytestmark = pytest.mark.usefixtures("each_server")
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 

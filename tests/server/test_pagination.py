@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
+import pytest
 
 from holdfast.server.operation import OPERATIONS
 from holdfast.store.database import Database
@@ -16,6 +17,8 @@ from holdfast.testing import Clock, call, usage
 from tests.server.api import Api, agent, serving_api
 from tests.server.test_talking import waiting
 from tests.test_host import ask_user
+
+pytestmark = pytest.mark.usefixtures("each_server")
 
 USERS: Final = ("ann", "bob")
 ROUNDS: Final = 4

@@ -13,6 +13,8 @@ from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.server.api import agent, serving_api
 
+pytestmark = pytest.mark.usefixtures("each_server")
+
 JSON = {"Content-Type": "application/json"}
 NUL = "\x00"
 
@@ -211,6 +213,7 @@ async def test_a_body_of_another_kind_is_refused(db: Database, clock: Clock) -> 
         assert (status, problem["kind"]) == (415, "unsupported_media_type")
 
 
+@pytest.mark.parametrize("each_server", ["aiohttp"], indirect=True)
 async def test_a_body_that_is_not_encoded_as_it_says_is_refused(db: Database, clock: Clock) -> None:
     async with serving_api(db, [agent((), clock)], clock=clock) as api:
         headers = {**JSON, "Content-Encoding": "gzip"}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call, pause
 from tests.server.api import agent, serving_api
 from tests.test_host import pay
+
+pytestmark = pytest.mark.usefixtures("each_server")
 
 
 async def test_a_result_is_there_once_the_chat_rests(db: Database, clock: Clock) -> None:

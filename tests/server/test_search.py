@@ -17,6 +17,8 @@ from tests.server.api import Api, agent, serving_api
 from tests.server.test_chats import pages
 from tests.server.test_talking import begun
 
+pytestmark = pytest.mark.usefixtures("each_server")
+
 
 async def found(api: Api, q: str) -> list[str]:
     return [chat["id"] for chat in await pages(api, q=q, limit=1)]

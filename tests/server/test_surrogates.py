@@ -22,6 +22,8 @@ from holdfast.testing import Clock
 from tests.server.api import Api, agent, serving_api
 from tests.server.identity.team_server import house
 
+pytestmark = pytest.mark.usefixtures("each_server")
+
 HALF: Final = "\ud800"
 JSON: Final = {"Content-Type": "application/json"}
 DEEPEST: Final = 6

@@ -15,6 +15,8 @@ from holdfast.testing import Clock, call, fail, usage
 from tests.server.api import Api, agent, serving_api
 from tests.test_host import ask_user, pay
 
+pytestmark = pytest.mark.usefixtures("each_server")
+
 client_tool = Tool(
     name="open_page", description="Open.", schema={"type": "object"}, action="client"
 )

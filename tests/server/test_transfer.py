@@ -26,6 +26,8 @@ from tests.server.test_files import PNG, upload
 from tests.server.test_talking import begun, waiting
 from tests.test_host import ask_user
 
+pytestmark = pytest.mark.usefixtures("each_server")
+
 MEDIA = {"Content-Type": "application/x-ndjson"}
 
 

@@ -16,6 +16,8 @@ from holdfast.store.write_health import RECOVERY_TIME
 from holdfast.testing import Clock
 from tests.server.api import Api, agent, serving_api
 
+pytestmark = pytest.mark.usefixtures("each_server")
+
 
 @asynccontextmanager
 async def serving(path: Path) -> AsyncIterator[tuple[Api, Sqlite]]:

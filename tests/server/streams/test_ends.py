@@ -31,6 +31,8 @@ from tests.server.api import Named, agent, serving_api
 from tests.server.relay.cluster import until
 from tests.server.streams.client import Watching, connected, frames, path_of, socket
 
+pytestmark = pytest.mark.usefixtures("each_server")
+
 
 async def test_websocket_and_sse_say_the_same_event_for_event(db: Database, clock: Clock) -> None:
     over_sse: list[WireEvent] = []
@@ -93,6 +95,7 @@ async def test_a_websocket_that_says_something_is_closed(
         assert len(api.server.hub) == 0
 
 
+@pytest.mark.parametrize("each_server", ["aiohttp"], indirect=True)
 async def test_a_websocket_answers_pings_and_sends_its_own(db: Database, clock: Clock) -> None:
     async with serving_api(db, [agent((), clock)], clock=clock) as api:
         chat = await api.host.create(None, owner="ann")
@@ -276,6 +279,7 @@ async def test_nobody_has_more_streams_open_than_they_may(db: Database, clock: C
         assert not api.server.hub._open
 
 
+@pytest.mark.parametrize("each_server", ["aiohttp"], indirect=True)
 async def test_pings_followed_by_a_reset_are_the_end_of_a_reader_and_no_failure(
     db: Database, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:

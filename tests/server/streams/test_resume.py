@@ -21,6 +21,8 @@ from tests.databases import OpenDatabase
 from tests.server.api import Api, agent, serving_api
 from tests.server.streams.client import Watching, connected, crowd
 
+pytestmark = pytest.mark.usefixtures("each_server")
+
 
 async def bodies(db: Database, chat_id: str) -> Sequence[Row]:
     async def read(tx: Tx) -> Sequence[Row]:

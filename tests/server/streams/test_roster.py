@@ -20,6 +20,8 @@ from tests.chat.test_stream import pay, slowly
 from tests.server.api import agent, serving_api
 from tests.server.streams.client import Connection, connected, frames, socket
 
+pytestmark = pytest.mark.usefixtures("each_server")
+
 
 def told(wires: list[WireEvent]) -> list[tuple[str, str]]:
     """Which chats, and as what."""
