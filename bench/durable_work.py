@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
+from holdfast import Limits
 from holdfast.agent import Agent
 from holdfast.chat.rows import ChatRow
 from holdfast.chat.transitions import lifecycle
@@ -28,7 +29,6 @@ from holdfast.kernel.model import (
     Request,
     TextDelta,
 )
-from holdfast.kernel.policy import Policy
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.tool import tool
 from holdfast.live.broadcast import Live
@@ -108,8 +108,7 @@ class Bench:
             self.spent.append(time.process_time())
             return "ok"
 
-        endless = Policy(max_steps=10_000_000)
-        return Agent(model=self.model, tools=[tick], policy=endless, ports=self._ports)
+        return Agent(model=self.model, tools=[tick], limits=Limits(), ports=self._ports)
 
     async def _rested(self, chat: ChatRow) -> None:
         self._busy -= 1

@@ -7,7 +7,18 @@ from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, Union, cast, get_args, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    overload,
+)
 
 from msgspec import Struct, structs
 
@@ -25,6 +36,7 @@ from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Inbox
 from holdfast.kernel.instructions import DynamicBlock, Instructions, instruction_blocks
 from holdfast.kernel.keywords import check_keywords
+from holdfast.kernel.limits import UNLIMITED, Limits
 from holdfast.kernel.loop import Loop
 from holdfast.kernel.messages import Message, Prompt, ToolCall, ToolResult, user_message
 from holdfast.kernel.model import (
@@ -36,6 +48,7 @@ from holdfast.kernel.model import (
     ToolSpec,
     check_effort,
     check_model,
+    check_priced,
     check_usable,
     is_native,
 )
@@ -46,7 +59,7 @@ from holdfast.kernel.output import Output
 from holdfast.kernel.override import overridden, overridden_deps, override
 from holdfast.kernel.policy import Policy
 from holdfast.kernel.ports import Ports
-from holdfast.kernel.prepare import Active, Project, trim_of
+from holdfast.kernel.prepare import Active, Project, model_of, trim_of
 from holdfast.kernel.result import RunResult
 from holdfast.kernel.run import Run
 from holdfast.kernel.schema import BadArguments
@@ -65,6 +78,12 @@ if TYPE_CHECKING:
 D = TypeVar("D")
 T = TypeVar("T")
 
+_KINDS: Final = (
+    ("settings", Settings),
+    ("limits", Limits),
+    ("policy", Policy),
+    ("ports", Ports),
+)
 Resolution: TypeAlias = Union[Approved, Deny, ToolResult, Any]
 """Answer to an action: an approval, a denial, or a result (anything a tool may return)."""
 
@@ -100,6 +119,8 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
     effort: Effort | None = None
     """Reasoning effort of the model. None leaves it to the provider."""
     settings: Settings = Settings()
+    limits: Limits = Limits(steps=100)
+    """Limits of one turn: of what follows one message of a person."""
     policy: Policy = Policy()
     gate: Gate[DepsT] | None = None
     """Hook before each tool call: may deny it or rewrite its arguments."""
@@ -170,9 +191,10 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         check_effort(self.effort)
         if not isinstance(self.description, str):
             raise ConfigError(f"description is {self.description!r}: use text")
-        for name, kind in (("settings", Settings), ("policy", Policy), ("ports", Ports)):
+        for name, kind in _KINDS:
             if not isinstance(getattr(self, name), kind):
                 raise ConfigError(f"{name} is {getattr(self, name)!r}: use {kind.__name__}(…)")
+        self._check_prices(self.limits, model)
         if not isinstance(self.observer, Observer | None):
             raise ConfigError(f"observer is {self.observer!r}: use an Observer, or None")
         middleware: tuple[Middleware, ...] = _several("middleware", self.middleware)
@@ -194,6 +216,13 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         given, blocks = self.instructions, instruction_blocks(self.instructions)
         structs.force_setattr(self, "instructions", given if isinstance(given, str) else blocks)
         check_tools(self)
+
+    def _check_prices(self, limits: Limits, model: Model) -> None:
+        """Refuse a limit of cost that would not count some of the calls."""
+        if limits.cost is not None:
+            check_priced(model)
+            if self.policy.context.model is not None:
+                check_priced(self.policy.context.model)
 
     @cached_property
     def toolset(self) -> Mapping[str, Tool]:
@@ -348,15 +377,17 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         history: Sequence[Message] = (),
         resolve: Mapping[str, Resolution] | None = None,
         compact: bool = False,
+        limits: Limits | None = None,
     ) -> Run[OutputT]:
         """Run the agent on a prompt, or continue a history.
 
         Without a prompt the history alone decides the next step. `deps` is what tools and hooks
         have as `context.deps`. `resolve` answers, by call id, the actions of a run that ended with
         `requires_action`. `compact` summarizes the history first; if nothing else is to be done,
-        the run ends after that.
+        the run ends after that. `limits` are those of the whole run; each takes precedence over the
+        agent's limit of a turn.
         """
-        return self._made_run(prompt, deps, history, resolve, compact)
+        return self._made_run(prompt, deps, history, resolve, compact, limits)
 
     def _made_run(
         self,
@@ -365,14 +396,26 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         history: Sequence[Message],
         resolve: Mapping[str, Resolution] | None,
         compact: bool,
+        limits: Limits | None,
     ) -> Run[Any]:
         agent, deps = overridden(self), overridden_deps(self, deps)
         team = {name: overridden(member) for name, member in agent.team.items()}
+        if limits is not None:
+            team = {name: member._within(limits) for name, member in team.items()}
         check_deps(agent, team, deps)
         messages = _checked(history)
         name = agent_after(messages) if len(team) > 1 else None
         current = team.get(name or agent.name, agent)
-        return current._run_in(team, prompt, messages, resolve or {}, compact, deps)
+        return current._run_in(
+            team, prompt, messages, resolve or {}, compact, deps, limits or UNLIMITED
+        )
+
+    def _within(self, limits: Limits) -> Agent[Any, Any]:
+        """The agent in a run with these limits."""
+        if not isinstance(limits, Limits):
+            raise ConfigError(f"limits is {limits!r}: use Limits(…)")
+        self._check_prices(limits, model_of(self))
+        return structs.replace(self, limits=self.limits.without(limits))
 
     def _run_in(
         self,
@@ -382,6 +425,7 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         answers: Mapping[str, Resolution],
         compact: bool,
         deps: Any,
+        limits: Limits,
     ) -> Run[Any]:
         """Run the agent as a member of a team, any of which may take the conversation over."""
         for member in team.values():
@@ -407,6 +451,7 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
             compaction="person" if compact else None,
             team=team,
             deps=deps,
+            limits=limits,
         )
         return Run(loop, inbox, self.policy.buffer)
 
@@ -433,13 +478,14 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         history: Sequence[Message] = (),
         resolve: Mapping[str, Resolution] | None = None,
         compact: bool = False,
+        limits: Limits | None = None,
     ) -> RunResult[OutputT]:
         """Run the agent to the end, without `await`: for scripts and notebooks.
 
         Ctrl-C cancels the run. In an async program it would block the event loop: `await
         agent.run(…)` there.
         """
-        return result_of(self._made_run(prompt, deps, history, resolve, compact))
+        return result_of(self._made_run(prompt, deps, history, resolve, compact, limits))
 
     @overload
     def stream_sync(
@@ -464,12 +510,13 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         history: Sequence[Message] = (),
         resolve: Mapping[str, Resolution] | None = None,
         compact: bool = False,
+        limits: Limits | None = None,
     ) -> SyncRun[OutputT]:
         """Run the agent and iterate over its events, without `await`: for scripts and notebooks.
 
         The `result` of the returned iterator is available after the last event.
         """
-        return SyncRun(self._made_run(prompt, deps, history, resolve, compact))
+        return SyncRun(self._made_run(prompt, deps, history, resolve, compact, limits))
 
     @entry_point("agent.chat")
     async def chat(self, *, history: Sequence[Message] = ()) -> tuple[Message, ...]:

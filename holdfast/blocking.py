@@ -22,7 +22,7 @@ from weakref import finalize
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.events import Event
 from holdfast.kernel.messages import Message, Prompt
-from holdfast.kernel.result import RunFailed, RunOver, RunResult
+from holdfast.kernel.result import LimitExceeded, RunFailed, RunOver, RunResult
 from holdfast.kernel.run import EventReader, Run
 from holdfast.kernel.type_parameters import OutputT
 
@@ -33,7 +33,7 @@ JOIN_TIMEOUT: Final = 10.0
 
 
 def result_of(run: Run[T]) -> RunResult[T]:
-    """Drive a run to its end. `RunFailed` when it ended in an error."""
+    """Drive a run to its end. `RunFailed` when it ended in an error, `LimitExceeded` at a limit."""
     if not _has_event_loop():
         return asyncio.run(run)
     with _interruptible(), SyncRun(run) as blocking:
@@ -101,7 +101,7 @@ class SyncRun(Generic[OutputT]):
 
     @property
     def result(self) -> RunResult[OutputT]:
-        """The result; waits for the end of the run. `RunFailed` when the run ended in an error."""
+        """The result; waits for the end of the run. Raises `RunFailed` and `LimitExceeded`."""
         if not self._closed:
             self._wait(lambda thread: thread.end())
             self.close()
@@ -216,7 +216,7 @@ class _RunThread:
         return await self._reader.batch()
 
     async def end(self) -> None:
-        with suppress(RunFailed):  # raised where the result is taken
+        with suppress(LimitExceeded, RunFailed):  # raised where the result is taken
             await self._run
 
     def _main(self) -> None:

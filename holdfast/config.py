@@ -39,7 +39,7 @@ class AgentOptions:
     """Names of additional environment variables passed to commands."""
     instructions: str | None = None
     max_steps: int | None = None
-    """Step limit; None: the policy's."""
+    """Limit of steps; None: the agent's."""
 
     def changed(self) -> Iterator[str]:
         """The options that were given, as on the command line."""

@@ -11,6 +11,7 @@ HoldfastError                 base class of all of them
 ├── ToolFailed                raised by a tool; the model reads the message
 │   └── ExpectedFailure       raised by a tool for a regular negative answer
 ├── RunFailed                 the run ended with an error
+├── LimitExceeded             the run ended at a limit, without a final answer
 ├── RunOver                   the run has ended and accepts no more input
 ├── ChatError                 a chat refused a request, which changed nothing
 │   └── ChatNotFound, …       one class for each reason
@@ -65,6 +66,7 @@ from holdfast.kernel.errors import (
     UnknownKeyword as UnknownKeyword,
 )
 from holdfast.kernel.result import (
+    LimitExceeded as LimitExceeded,
     RunFailed as RunFailed,
     RunOver as RunOver,
 )

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import Agent, Tool, approve, tool
+from holdfast import Agent, Limits, Tool, approve, tool
 from holdfast.errors import ConfigError, FormatError, RunFailed
 from holdfast.events import Delta, Finished
 from holdfast.hooks import Allow, Context, Stopping
@@ -221,7 +221,7 @@ def test_what_can_be_right_is_taken() -> None:
         instructions=(Block("a", cache=True), Block("b")),
         effort="none",
         settings=Settings(temperature=0),
-        policy=Policy(max_steps=5),
+        limits=Limits(steps=5),
         gate=gate,
         guard=guard,
         middleware=[middleware],
@@ -271,7 +271,7 @@ def test_limits_of_the_context_take_a_model_and_say_how_to_make_one() -> None:
 
 def test_agents_that_begin_alike_have_the_same_cache_key() -> None:
     one = agent(tools=[add], instructions="Be brief.", provider_tools=[SEARCH])
-    assert one.replace(effort="high", policy=Policy(max_steps=3)).cache_key == one.cache_key
+    assert one.replace(effort="high", limits=Limits(steps=3)).cache_key == one.cache_key
     again = agent(tools=[tool(add)], instructions="Be brief.", provider_tools=[SEARCH])
     assert again.cache_key == one.cache_key
     others = [

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import Agent, Tool, approve, connect, model, tool
+from holdfast import Agent, Limits, Tool, approve, connect, model, tool
 from holdfast.errors import ConfigError
 from holdfast.models import Anthropic, Fallback, Settings
 from holdfast.options import Policy, Retry
@@ -26,6 +26,7 @@ RUN: Any = Agent(model="demo").run
 SYNC: Any = Agent(model="demo").run_sync
 SETTINGS: Any = Settings
 POLICY: Any = Policy
+LIMITS: Any = Limits
 RETRY: Any = Retry
 TOOL: Any = tool
 OPEN: Any = holdfast.open
@@ -41,7 +42,7 @@ REPLACE: Any = Agent(model="demo").replace
         (lambda: AGENT(model="demo", output_type=int), "use output=…"),
         (lambda: AGENT(model="demo", response_format=int), "use output=…"),
         (lambda: AGENT(model="demo", retries=2), "use policy=Policy(retry=Retry(attempts=…))"),
-        (lambda: AGENT(model="demo", max_turns=2), "use policy=Policy(max_steps=…)"),
+        (lambda: AGENT(model="demo", max_turns=2), "use limits=Limits(steps=…)"),
         (lambda: AGENT(model="demo", functions=[]), "use tools=[…]"),
         (lambda: AGENT(model="demo", model_settings={}), "use settings=Settings(…)"),
         (lambda: AGENT(model="demo", temperature=0), "use settings=Settings(temperature=…)"),
@@ -50,11 +51,15 @@ REPLACE: Any = Agent(model="demo").replace
         (lambda: REPLACE(efort="low"), "did you mean effort?"),
         (lambda: RUN(input="x"), "use prompt=…"),
         (lambda: RUN("x", message_history=[]), "use history=result.history"),
-        (lambda: SYNC("x", max_turns=2), "use agent.replace(policy=Policy(max_steps=…)).run(…)"),
+        (lambda: SYNC("x", max_turns=2), "use limits=Limits(steps=…)"),
         (lambda: SETTINGS(max_tokens=9), "use max_output_tokens=…"),
         (lambda: SETTINGS(temprature=0), "did you mean temperature?"),
         (lambda: POLICY(retries=2), "use retry=Retry(attempts=…)"),
-        (lambda: POLICY(max_step=2), "did you mean max_steps?"),
+        (lambda: POLICY(bufer=2), "did you mean buffer?"),
+        (lambda: POLICY(max_steps=2), "use Agent(limits=Limits(steps=…))"),
+        (lambda: RUN("x", usage_limits=2), "use limits=Limits(…)"),
+        (lambda: LIMITS(request_limit=2), "use steps=…"),
+        (lambda: LIMITS(token=2), "did you mean tokens?"),
         (lambda: RETRY(max_attempts=2), "use attempts=…"),
         (lambda: TOOL(name_override="x"), "use name=…"),
         (lambda: TOOL(requires_approval=True), "use approval='ask'"),
@@ -104,7 +109,7 @@ async def connect_nowhere() -> None:
         lambda: Agent(model="demo").run(),
         lambda: Agent(model="demo").run_sync(),
         lambda: SETTINGS(temperature="hot"),
-        lambda: Policy(max_steps=0),
+        lambda: Policy(buffer=0),
         lambda: Fallback([]),
         lambda: Tool(name="a b", schema={}),
         lambda: tool(name="a b")(lambda: None),
@@ -144,7 +149,7 @@ def test_the_frames_of_the_callers_own_functions_inside_are_kept() -> None:
 def test_all_frames_are_shown_for_debugging(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_DEBUG", "1")
     with pytest.raises(ConfigError) as raised:
-        Policy(max_steps=0)
+        Policy(buffer=0)
     assert any(name.startswith(PACKAGE) for name in frames_of(raised.value))
 
 

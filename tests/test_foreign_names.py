@@ -99,7 +99,7 @@ def test_an_attribute_that_no_library_has_is_reported_by_python_itself() -> None
         (lambda: AGENT.run("hi", []), "write agent.run(prompt, deps=…, history=…, "),
         (lambda: AGENT.replace("hi"), "agent.replace takes its arguments by name"),
         (lambda: ANY(Settings)(0.5), "write Settings(temperature=…, top_p=…, "),
-        (lambda: ANY(Policy)(3), "write Policy(max_steps=…, "),
+        (lambda: ANY(Policy)(3), "write Policy(recoveries=…, "),
         (lambda: ANY(Fallback)("demo", "demo"), "write Fallback([first, second])"),
         (lambda: ANY(holdfast.model)("demo", "key"), "write model(name, api_key=…, "),
         (lambda: ANY(Tool)("weather"), "write Tool(name=…, "),

@@ -13,6 +13,7 @@ from holdfast.chat.errors import Corrupt, InvalidInput
 from holdfast.kernel.decide import Approved, AwaitingAction, CallState, Recorded, Started
 from holdfast.kernel.errors import Failure, FormatError
 from holdfast.kernel.events import Action, ActionKind, EndReason
+from holdfast.kernel.limits import LimitReached
 from holdfast.kernel.messages import (
     AskedBy,
     CutBy,
@@ -67,6 +68,8 @@ class TurnOutcome(Struct, frozen=True, omit_defaults=True):
     steps: int = 0
     cut_by: CutBy | None = None
     """Why the last answer was cut short: by the provider's content filter, or by its length."""
+    limit: LimitReached | None = None
+    """Limit that ended the turn, if that is the reason."""
 
 
 class Rule(Struct, frozen=True, omit_defaults=True):

@@ -30,6 +30,7 @@ from holdfast.kernel import answer
 from holdfast.kernel.errors import Failure, InvalidOutput
 from holdfast.kernel.events import Action, EndReason
 from holdfast.kernel.foreign_attributes import answer_foreign_attributes
+from holdfast.kernel.limits import LimitReached
 from holdfast.kernel.messages import AskedBy, CutBy, Message, MessageKind
 from holdfast.kernel.output import Misfit, Output, spoken, value_in
 from holdfast.kernel.turn import context_of
@@ -138,6 +139,11 @@ class ChatResult(Struct, frozen=True):
     def cut_by(self) -> CutBy | None:
         """Why the last answer was cut short: by the provider's content filter, or by its length."""
         return None if self.chat.outcome is None else self.chat.outcome.cut_by
+
+    @property
+    def limit(self) -> LimitReached | None:
+        """Limit that ended the last turn, if that was the reason. `chat.resume()` continues it."""
+        return None if self.chat.outcome is None else self.chat.outcome.limit
 
     @overload
     def output_as(self, output_type: type[T]) -> T | None: ...

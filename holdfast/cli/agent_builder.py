@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from msgspec import structs
-
 from holdfast.agent import Agent
 from holdfast.cli.agent_fields import ModelNames, check_names, field_values
 from holdfast.cli.import_tools import load_tools
@@ -18,7 +16,6 @@ from holdfast.cli.settings import AgentSettings
 from holdfast.cli.user_modules import find_object
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import check_usable
-from holdfast.kernel.policy import Policy
 from holdfast.kernel.suggest import no_agent
 
 if TYPE_CHECKING:
@@ -118,11 +115,6 @@ class AgentBuilder:
             values["tools"] = tools
         if settings.output is not None:
             values["output"] = self._try("output", self._output)
-        if settings.max_steps is not None:
-            policy = values.get("policy") or (Policy() if base is None else base.policy)
-            values["policy"] = self._try(
-                "max_steps", lambda: structs.replace(policy, max_steps=settings.max_steps)
-            )
         return values
 
     def _of_fields(self) -> dict[str, Any]:

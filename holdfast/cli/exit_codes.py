@@ -12,7 +12,7 @@ class ExitCode(IntEnum):
     FAILED = 1
     USAGE = 2
     WAITING = 3
-    STEP_LIMIT = 4
+    LIMIT = 4
     INTERRUPTED = 130
     READER_GONE = 141
 
@@ -26,7 +26,7 @@ _MEANINGS = {
     ExitCode.FAILED: "failed",
     ExitCode.USAGE: "usage error: invalid option, name or file",
     ExitCode.WAITING: "waiting for an approval or an answer",
-    ExitCode.STEP_LIMIT: "the step limit was reached",
+    ExitCode.LIMIT: "a limit was reached",
     ExitCode.INTERRUPTED: "interrupted",
     ExitCode.READER_GONE: "the reader of the output closed it",
 }

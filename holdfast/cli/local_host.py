@@ -117,11 +117,12 @@ async def local_host(options: ChatOptions) -> AsyncIterator[LocalHost]:
 
 def _adapted(options: ChatOptions, agent: AgentSettings) -> AgentSettings:
     """The settings of an agent with what the command line says about it."""
-    own, text = options.agent, options.agent.instructions
+    own, text, limits = options.agent, options.agent.instructions, None
+    if own.max_steps is not None:
+        limits = {**agent.fields.get("limits", {}), "steps": own.max_steps}
     agent = structs.replace(
-        agent.with_fields(model=options.model, instructions=text),
+        agent.with_fields(model=options.model, instructions=text, limits=limits),
         instructions_file=agent.instructions_file if text is None else None,
-        max_steps=own.max_steps or agent.max_steps,
         more_tools=own.tools,
     )
     if agent.python is not None or options.python is not None:  # it has tools of its own

@@ -29,7 +29,6 @@ from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.escape import escape
 from holdfast.kernel.events import Action, EndReason
 from holdfast.kernel.model import Model
-from holdfast.kernel.policy import Policy
 from holdfast.kernel.result import RunResult
 from holdfast.kernel.tool import Tool
 
@@ -37,7 +36,7 @@ EXIT_CODES: Final[Mapping[EndReason, ExitCode]] = {
     "stop": ExitCode.FINISHED,
     "stop_after_tool": ExitCode.FINISHED,
     "requires_action": ExitCode.WAITING,
-    "max_steps": ExitCode.STEP_LIMIT,
+    "limit": ExitCode.LIMIT,
     "interrupted": ExitCode.INTERRUPTED,
     "error": ExitCode.FAILED,
 }
@@ -111,13 +110,18 @@ def colored(color: Color) -> Mapping[str, str]:
 def agent_of(options: RunOptions, note: Callable[[str], None]) -> Agent:
     """The agent of a run: its model, instructions and tools."""
     tools: list[Any] = [*bundled_tools(options, note), *load_tools(options.tools, "--tools")]
-    return Agent(
+    agent = Agent(
         model=_model(options),
         instructions=RUN_INSTRUCTIONS if options.instructions is None else options.instructions,
         tools=tools,
         effort=options.effort,
-        policy=Policy() if options.max_steps is None else Policy(max_steps=options.max_steps),
     )
+    return agent if options.max_steps is None else with_steps(agent, options.max_steps)
+
+
+def with_steps(agent: Agent, steps: int) -> Agent:
+    """The agent with another limit of steps."""
+    return agent.replace(limits=structs.replace(agent.limits, steps=steps))
 
 
 async def agent_of_module(options: RunOptions, spec: str) -> Agent:
@@ -127,7 +131,7 @@ async def agent_of_module(options: RunOptions, spec: str) -> Agent:
     if options.model_reason == NAMED_BY_OPTION:
         changes["model"] = options.model
     if options.max_steps is not None:
-        changes["policy"] = structs.replace(agent.policy, max_steps=options.max_steps)
+        agent = with_steps(agent, options.max_steps)
     if options.tools:
         changes["tools"] = [*agent.tools, *load_tools(options.tools, "--tools")]
     return agent.replace(**{name: new for name, new in changes.items() if new is not None})

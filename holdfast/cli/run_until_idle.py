@@ -13,7 +13,7 @@ from holdfast.cli.ask import Asker
 from holdfast.cli.signals import stopping
 from holdfast.kernel.events import Action, Event
 from holdfast.kernel.messages import Message, Prompt
-from holdfast.kernel.result import RunFailed, RunResult
+from holdfast.kernel.result import LimitExceeded, RunFailed, RunResult
 from holdfast.kernel.run import Run
 
 
@@ -114,5 +114,5 @@ class Conversation:
 async def _outcome(run: Run[Any]) -> RunResult[Any]:
     try:
         return await run
-    except RunFailed as failed:
-        return failed.result
+    except (LimitExceeded, RunFailed) as ended:
+        return ended.result

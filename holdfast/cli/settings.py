@@ -43,8 +43,6 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """Additional variables passed to commands; `AWS_*` matches all with that prefix."""
     subagents: tuple[str, ...] = ()
     """Names of the agents that it may spawn; the first is the default."""
-    max_steps: int | None = None
-    """Maximum number of model answers in one turn: `policy.max_steps`."""
     output: str | Mapping[str, Any] | None = None
     """Required form of the final answer: a type, as `module:name`, or a JSON schema."""
     more_tools: tuple[str, ...] = ()
@@ -256,8 +254,6 @@ def _agent(table: object, setting: str, mistakes: Mistakes) -> AgentSettings:
     agent = agent.with_fields(**read_fields(others, Agent, setting, mistakes, AGENT_KEYS))
     if "instructions" in agent.fields and agent.instructions_file is not None:
         mistakes.add(setting, "give instructions or instructions_file, not both")
-    if agent.max_steps is not None and "max_steps" in agent.fields.get("policy", {}):
-        mistakes.add(setting, "give max_steps or policy.max_steps, not both")
     return agent
 
 

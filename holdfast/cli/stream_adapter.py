@@ -215,7 +215,8 @@ class StreamAdapter:
         elif chat.status is Status.ERROR:
             reason = "error"
         cut_by = None if outcome is None else outcome.cut_by
-        self._view.show(RunEnded(reason, self._summary(), chat.error, self.actions, cut_by))
+        limit = None if outcome is None else outcome.limit
+        self._view.show(RunEnded(reason, self._summary(), chat.error, self.actions, cut_by, limit))
 
     def _summary(self) -> Summary:
         turn = self._turn

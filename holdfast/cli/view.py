@@ -221,8 +221,8 @@ class View:
                 self._fail(event.failure)
             case "interrupted":
                 self._print("Interrupted.", "yellow")
-            case "max_steps":
-                self._print(wording.step_limit(self._durable), "yellow", always=True)
+            case "limit":
+                self._print(wording.limit_note(event.limit, self._durable), "yellow", always=True)
                 self._sum(self._total)
             case "stop" | "stop_after_tool":
                 if event.cut_by is not None:

@@ -13,6 +13,7 @@ from holdfast.cli.wrap import cells
 from holdfast.kernel.errors import FailureKind
 from holdfast.kernel.escape import escape
 from holdfast.kernel.events import Compacted, Delivery, Summary
+from holdfast.kernel.limits import LimitReached
 from holdfast.kernel.messages import CutBy, File, Message, ToolCall, ToolOutcome, ToolResult
 
 MAX_PREVIEW_LINES: Final = 60
@@ -201,9 +202,15 @@ def headline(message: Message) -> str:
     return f"({', '.join(results or calls) or message.kind})"
 
 
-def step_limit(durable: bool) -> str:
-    do = "Ask it to continue." if durable else "Raise it with --max-steps."
-    return f"Stopped: the step limit was reached. {do}"
+def limit_note(limit: LimitReached | None, durable: bool) -> str:
+    """The limit that ended a turn, and how to continue here."""
+    if limit is None:
+        return "Stopped: a limit was reached."
+    if durable and limit.scope == "turn":
+        return f"{limit.event} /resume continues, and allows the same again."
+    if limit.name == "steps":
+        return f"{limit.event} Raise it with --max-steps."
+    return limit.sentence
 
 
 def together(one: Summary, other: Summary) -> Summary:

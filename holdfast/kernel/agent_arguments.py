@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from holdfast.kernel.call_admission import Eager, Gate, Middleware
 from holdfast.kernel.instructions import Instructions
+from holdfast.kernel.limits import Limits
 from holdfast.kernel.messages import Message
 from holdfast.kernel.model import Effort, Model, ProviderTool, Settings
 from holdfast.kernel.observer import Observer
@@ -29,6 +30,7 @@ class AgentFields(TypedDict, Generic[HookDepsT], total=False):
     provider_tools: Sequence[ProviderTool]
     effort: Effort | None
     settings: Settings
+    limits: Limits
     policy: Policy
     gate: Gate[HookDepsT] | None
     guard: Guard[HookDepsT] | None
@@ -54,3 +56,4 @@ class RunArguments(TypedDict, total=False):
     history: Sequence[Message]
     resolve: Mapping[str, Any] | None
     compact: bool
+    limits: Limits | None

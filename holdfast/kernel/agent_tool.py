@@ -16,7 +16,7 @@ from holdfast.kernel.deps import deps_for
 from holdfast.kernel.errors import ConfigError, ToolFailed
 from holdfast.kernel.events import Action, ToolStarted
 from holdfast.kernel.messages import Message
-from holdfast.kernel.result import RunFailed, RunResult
+from holdfast.kernel.result import LimitExceeded, RunFailed, RunResult
 from holdfast.kernel.tool import Deny, Tool, ToolContext
 
 if TYPE_CHECKING:
@@ -111,6 +111,8 @@ async def _run_inside(
             return await run
     except RunFailed as error:
         raise ToolFailed(f"{agent.name} failed: {error.failure.message}") from error
+    except LimitExceeded as error:
+        raise ToolFailed(f"no final answer. {error.limit.event}") from error
     finally:
         ended = run.ended_result
         if ended is not None:

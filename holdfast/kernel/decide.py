@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from holdfast.kernel.errors import PromptTooLong, StillOverLimit
 from holdfast.kernel.events import Action
+from holdfast.kernel.limits import LimitReached, Limits, reached
 from holdfast.kernel.messages import AskedBy, ToolCall, ToolResult
 from holdfast.kernel.turn import Turn
 
@@ -69,6 +70,8 @@ class Facts(Struct, frozen=True, gc=False):
     """Whether context is to be loaded: the instructions of this turn are not evaluated yet."""
     at_rest: bool = False
     """Whether the chat was idle when the compaction was requested."""
+    limit: LimitReached | None = None
+    """Limit that is reached outside of this turn: of the run, or a budget of the chat."""
     resumed: bool = False
     """Whether the driver has made no step on this history yet: a person may have asked to retry."""
 
@@ -76,7 +79,8 @@ class Facts(Struct, frozen=True, gc=False):
 class Rules(Struct, frozen=True):
     """The agent's policy as plain numbers and names."""
 
-    max_steps: int
+    limits: Limits
+    """Limits of one turn."""
     recoveries: int
     limit: int | None
     """Tokens at which the history is compacted; None for never."""
@@ -88,6 +92,12 @@ class Rules(Struct, frozen=True):
     """Names of tools that must be the only call of their message."""
     waits: frozenset[str] = frozenset()
     """Names of tools that are not run here: their calls wait for a client, an answer, a child."""
+    spawns: frozenset[str] = frozenset()
+    """Names of tools that run or spawn other agents."""
+
+
+EndOfTurn = Literal["stop", "stop_after_tool", "limit"]
+"""Why a turn ends that neither failed nor waits."""
 
 
 # --- The steps ----------------------------------------------------------------------------------
@@ -114,6 +124,13 @@ class RefuseCalls(Struct, frozen=True):
 
     calls: tuple[ToolCall, ...]
     exclusive: str
+
+
+class RefuseSpawns(Struct, frozen=True):
+    """Give these calls the result `refused`: they would spawn agents, and a limit is reached."""
+
+    calls: tuple[ToolCall, ...]
+    limit: LimitReached
 
 
 class RequireAction(Struct, frozen=True):
@@ -147,7 +164,9 @@ class LoadContext(Struct, frozen=True):
 class Finish(Struct, frozen=True):
     """End the turn."""
 
-    reason: Literal["stop", "stop_after_tool", "max_steps"]
+    reason: EndOfTurn
+    limit: LimitReached | None = None
+    """Limit that was reached, if that is the reason."""
 
 
 class Fail(Struct, frozen=True):
@@ -161,6 +180,7 @@ Step: TypeAlias = Union[
     RunCalls,
     SkipCalls,
     RefuseCalls,
+    RefuseSpawns,
     RequireAction,
     Compact,
     DeliverSteering,
@@ -179,7 +199,7 @@ def decide(turn: Turn, facts: Facts, rules: Rules) -> Step:
         return _open_calls(turn, facts, rules)  # 1, 2, 3
     if facts.compaction == "overflow" and not turn.compactable:  # 4
         return Fail("still_over_limit")
-    ending = _ending(turn, rules)
+    ending = _ending(turn, facts, rules)
     if facts.compaction is not None and turn.compactable:  # 5
         at_rest = facts.at_rest or isinstance(ending, Finish)
         return Compact(facts.compaction, finish=facts.compaction == "person" and at_rest)
@@ -221,6 +241,11 @@ def _open_calls(turn: Turn, facts: Facts, rules: Rules) -> Step:
         for call in turn.calls:
             if call.tool in rules.exclusive:
                 return RefuseCalls(turn.open, call.tool)
+    if rules.spawns:
+        limit = _limit(turn, facts, rules)
+        spawning = tuple(c for c in turn.open if c.tool in rules.spawns and c.id not in states)
+        if limit is not None and spawning:
+            return RefuseSpawns(spawning, limit)
     if not states and not rules.waits:  # the usual case
         return RunCalls(turn.open)
     ready = tuple(call for call in turn.open if _may_run(call, states.get(call.id), rules))
@@ -235,16 +260,20 @@ def _may_run(call: ToolCall, state: CallState | None, rules: Rules) -> bool:
     return not isinstance(state, AwaitingAction)
 
 
-def _ending(turn: Turn, rules: Rules) -> Finish | Recover | None:
+def _ending(turn: Turn, facts: Facts, rules: Rules) -> Finish | Recover | None:
     if turn.stopped:  # 7
         return Finish("stop_after_tool")
     if turn.cut and turn.recoveries < rules.recoveries:  # 8
         return Recover()
     if turn.last == "answer":  # 9
         return Finish("stop")
-    if turn.steps >= rules.max_steps:  # 10
-        return Finish("max_steps")
-    return None
+    limit = _limit(turn, facts, rules)
+    return None if limit is None else Finish("limit", limit)  # 10
+
+
+def _limit(turn: Turn, facts: Facts, rules: Rules) -> LimitReached | None:
+    """The limit after which no model is called and no agent is spawned, if one is reached."""
+    return facts.limit or reached(rules.limits, turn.used)
 
 
 def _compaction_did_not_help(turn: Turn, limit: int) -> bool:

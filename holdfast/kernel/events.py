@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias, TypeVar, Union, overload
 
 from holdfast.kernel.errors import Failure, FailureKind
+from holdfast.kernel.limits import LimitReached
 from holdfast.kernel.messages import (
     AskedBy,
     CutBy,
@@ -23,9 +24,7 @@ from holdfast.kernel.model import ArgumentsDelta, CallStarted, ReasoningDelta, T
 
 T = TypeVar("T")
 
-EndReason = Literal[
-    "stop", "stop_after_tool", "requires_action", "max_steps", "interrupted", "error"
-]
+EndReason = Literal["stop", "stop_after_tool", "requires_action", "limit", "interrupted", "error"]
 Delivery = Literal["steering", "follow_up", "guard", "recovery", "repair"]
 ActionKind = Literal["client", "approval", "answer", "child"]
 
@@ -224,6 +223,8 @@ class RunEnded(Tagged, frozen=True, tag="run_ended"):
     """Actions that a run with reason `requires_action` waits for."""
     cut_by: CutBy | None = None
     """Cause that cut the final answer short; None if it is complete."""
+    limit: LimitReached | None = None
+    """Limit that ended a run with reason `limit`."""
 
 
 Event: TypeAlias = Union[

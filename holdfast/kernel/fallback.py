@@ -18,6 +18,7 @@ from holdfast.kernel.model import (
     check_model,
     check_usable,
     close,
+    is_priced,
     known_efforts,
 )
 from holdfast.kernel.named_model import named_model
@@ -64,6 +65,11 @@ class Fallback:
         """Efforts of the first model, if those of all models are known."""
         known = [known_efforts(model) for model in self._models]
         return None if None in known else known[0]
+
+    @property
+    def priced(self) -> bool:
+        """Whether the price of each model is known."""
+        return all(is_priced(model) for model in self._models)
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         order = self._order(request)

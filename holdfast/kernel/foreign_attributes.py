@@ -36,7 +36,7 @@ FOREIGN_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         **dict.fromkeys(("output_validator", "result_validator"), "Agent(guard=…)"),
         **dict.fromkeys(("output_type", "result_type"), "agent.output"),
         "model_settings": "agent.settings",
-        "max_turns": "agent.policy.max_steps",
+        "max_turns": "agent.limits.steps",
         "handoffs": "handoff([…]) in Agent(tools=[…])",
         **dict.fromkeys(
             ("invoke", "ainvoke", "arun", "execute", "generate", "kickoff", "predict", "query"),
@@ -64,7 +64,7 @@ FOREIGN_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         **dict.fromkeys(("error", "exception"), "result.failure"),
         **dict.fromkeys(("stop_reason", "finish_reason", "status"), "result.reason"),
         **dict.fromkeys(("ok", "success", "done"), _NO_SUCCESS),
-        "cost": "result.summary.cost",
+        "cost": "result.usage.cost",
         **dict.fromkeys(_STREAM, _EVENTS),
     },
     "ChatResult": {

@@ -13,7 +13,15 @@ from holdfast.kernel.suggest import nearest
 
 MOST_NAMED: Final = 3
 """Arguments that the error for too many positional ones shows by name."""
-_MAX_STEPS: Final = "policy=Policy(max_steps=…)"
+_STEPS: Final = "limits=Limits(steps=…)"
+_OTHER_STEPS: Final = (
+    "max_turns",
+    "max_iterations",
+    "max_iter",
+    "max_steps",
+    "recursion_limit",
+    "request_limit",
+)
 _RETRY: Final = "policy=Policy(retry=Retry(attempts=…))"
 _SETTINGS: Final = {
     name: f"settings=Settings({name}=…)"
@@ -43,7 +51,8 @@ _TOOL: Final[Mapping[str, str]] = {
 _RUN: Final[Mapping[str, str]] = {
     **dict.fromkeys(("input", "user_prompt", "message", "query"), "prompt=…"),
     **dict.fromkeys(("message_history", "messages"), "history=result.history"),
-    **dict.fromkeys(("max_turns", "max_steps"), f"agent.replace({_MAX_STEPS}).run(…)"),
+    **dict.fromkeys(_OTHER_STEPS, _STEPS),
+    **dict.fromkeys(("usage_limits", "usage_limit", "limit"), "limits=Limits(…)"),
     **dict.fromkeys(
         ("model", "tools", "instructions", "output", "effort", "settings", "policy"),
         "agent.replace(…).run(…), which changes the agent for one run",
@@ -64,9 +73,9 @@ FOREIGN_KEYWORDS: Final[Mapping[str, Mapping[str, str]]] = {
             "output=…",
         ),
         **dict.fromkeys(("retries", "max_retries", "tool_retries"), _RETRY),
-        **dict.fromkeys(
-            ("max_turns", "max_iterations", "max_iter", "max_steps", "recursion_limit"), _MAX_STEPS
-        ),
+        **dict.fromkeys(_OTHER_STEPS, _STEPS),
+        **dict.fromkeys(("usage_limits", "usage_limit", "budget"), "limits=Limits(…)"),
+        **dict.fromkeys(("max_budget", "max_cost", "max_budget_usd"), "limits=Limits(cost=…)"),
         **dict.fromkeys(("functions", "toolsets"), "tools=[…]"),
         "builtin_tools": "provider_tools=[ProviderTool(…)]",
         "model_settings": "settings=Settings(…)",
@@ -95,7 +104,7 @@ FOREIGN_KEYWORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "timeout": "Agent(policy=Policy(stream=Stream(…)))",
     },
     "Policy": {
-        **dict.fromkeys(("max_turns", "max_iterations", "steps", "request_limit"), "max_steps=…"),
+        **dict.fromkeys((*_OTHER_STEPS, "steps"), f"Agent({_STEPS})"),
         **dict.fromkeys(
             ("retries", "max_retries", "attempts", "max_attempts"), "retry=Retry(attempts=…)"
         ),
@@ -103,6 +112,19 @@ FOREIGN_KEYWORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "tool_timeout": "@tool(timeout=…)",
         "concurrency": "calls=Calls(concurrency=…)",
         **dict.fromkeys(("window", "context_window"), "context=ContextLimits(window=…)"),
+    },
+    "Limits": {
+        **dict.fromkeys((*_OTHER_STEPS, "requests"), "steps=…"),
+        **dict.fromkeys(
+            ("total_tokens_limit", "request_tokens_limit", "max_tokens", "token_limit"), "tokens=…"
+        ),
+        **dict.fromkeys(("max_cost", "budget", "usd", "max_budget_usd"), "cost=…"),
+        **dict.fromkeys(("timeout", "time", "duration", "max_seconds"), "seconds=…"),
+        **dict.fromkeys(
+            ("input_tokens_limit", "output_tokens_limit", "response_tokens_limit"),
+            "tokens=…, which counts input and output",
+        ),
+        "tool_calls_limit": "steps=…, the number of model answers",
     },
     "Retry": dict.fromkeys(("retries", "max_retries", "max_attempts", "tries"), "attempts=…"),
     "tool": _TOOL,

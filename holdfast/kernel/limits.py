@@ -57,13 +57,21 @@ class Limits(Struct, metaclass=EntryMeta, frozen=True, kw_only=True):
         """Whether any limit applies."""
         return any(getattr(self, name) is not None for name in LIMIT_NAMES)
 
+    def without(self, others: Limits) -> Limits:
+        """These limits, except those that the others have, too."""
+        kept = {n: getattr(self, n) for n in LIMIT_NAMES if getattr(others, n) is None}
+        return Limits(**kept)
+
+
+UNLIMITED: Final = Limits()
+
 
 def _positive(value: float) -> bool:
     return isfinite(value) and value > 0
 
 
 class Totals(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What was used: the sums that limits are compared with."""
+    """Sums of what was used, which limits are compared with."""
 
     steps: int = 0
     """Number of model answers."""
@@ -89,7 +97,7 @@ NOTHING_USED: Final = Totals()
 class LimitReached(Struct, frozen=True, gc=False):
     """The limit that ended a turn: which one, how much was used, and how much was allowed."""
 
-    limit: LimitName
+    name: LimitName
     scope: LimitScope
     """What the usage was summed over."""
     used: float
@@ -99,15 +107,20 @@ class LimitReached(Struct, frozen=True, gc=False):
 
     @property
     def sentence(self) -> str:
-        """What happened, and how to continue: for people and models."""
-        used, maximum = _amount(self.limit, self.used), _amount(self.limit, self.maximum)
-        unit = "" if self.limit == "cost" else f" {self.limit}"
-        return f"Stopped: {_SUBJECTS[self.scope]} used {used} of {maximum}{unit}. {self.remedy}"
+        """Which limit was reached, and how to continue: for people and models."""
+        return f"{self.event} {self.remedy}"
+
+    @property
+    def event(self) -> str:
+        """Which limit was reached, and how much was used."""
+        used, maximum = _amount(self.name, self.used), _amount(self.name, self.maximum)
+        unit = "" if self.name == "cost" else f" {self.name}"
+        return f"Stopped: {_SUBJECTS[self.scope]} used {used} of {maximum}{unit}."
 
     @property
     def remedy(self) -> str:
         """How to continue."""
-        return _REMEDIES[self.scope].format(limit=self.limit)
+        return _REMEDIES[self.scope].format(name=self.name)
 
 
 _SUBJECTS: Final[Mapping[LimitScope, str]] = {
@@ -118,17 +131,17 @@ _SUBJECTS: Final[Mapping[LimitScope, str]] = {
     "day": "the owner of this chat today",
 }
 _REMEDIES: Final[Mapping[LimitScope, str]] = {
-    "run": "To continue, start another run with its history, or raise limits.{limit}.",
-    "turn": "Continue to allow the same again, or raise limits.{limit} of the agent.",
+    "run": "To continue, start another run with its history, or raise limits.{name}.",
+    "turn": "Continue to allow the same again, or raise limits.{name} of the agent.",
     "chat": "To continue, an administrator has to raise the budget of the chat.",
     "user": "To continue, an administrator has to raise the budget of the user.",
     "day": "Continue tomorrow, or ask an administrator to raise the daily budget.",
 }
 
 
-def _amount(limit: LimitName, value: float) -> str:
+def _amount(name: LimitName, value: float) -> str:
     """An amount with its unit of money, or in whole numbers where it is one."""
-    if limit == "cost":
+    if name == "cost":
         return f"${value:,.2f}" if value >= 0.1 else f"${value:.2g}"
     return f"{value:,.1f}".removesuffix(".0")
 

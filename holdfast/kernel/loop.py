@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, assert_never
 from weakref import ref
@@ -24,12 +25,14 @@ from holdfast.kernel.decide import (
     CallState,
     Compact,
     DeliverSteering,
+    EndOfTurn,
     Facts,
     Fail,
     Finish,
     LoadContext,
     Recover,
     RefuseCalls,
+    RefuseSpawns,
     RequireAction,
     RunCalls,
     SkipCalls,
@@ -56,6 +59,7 @@ from holdfast.kernel.history import History
 from holdfast.kernel.hook_context import ChatInfo, Context
 from holdfast.kernel.inbox import Inbox, Interrupted
 from holdfast.kernel.instructions import evaluate, instructions_due
+from holdfast.kernel.limits import UNLIMITED, LimitReached, Limits, Totals, reached
 from holdfast.kernel.messages import (
     AskedBy,
     Injection,
@@ -113,6 +117,7 @@ class Loop:
         compaction: AskedBy | None,
         team: Mapping[str, Agent[Any, Any]],
         deps: Any = None,
+        limits: Limits = UNLIMITED,
     ) -> None:
         self.result: RunResult[Any] | None = None
         self._team = team
@@ -127,6 +132,9 @@ class Loop:
         """Number of messages at the start."""
         self._journal: dict[str, CallState] = dict(journal)
         self._compaction = compaction
+        self._limits = limits
+        """Limits of this run."""
+        self._began = 0.0
         self._batch: Batch | None = None
         """Calls of the last answer, if its stream started some of them."""
         self._asked_at: int | None = None
@@ -170,7 +178,7 @@ class Loop:
         self._clock = asyncio.get_running_loop().time
         self._prepare(sink)
         self._observer.begins()
-        began = self._clock()
+        self._began = self._clock()
         ending = Ending("error", KILLED)
         try:
             ending = await self._until_idle()
@@ -180,7 +188,7 @@ class Loop:
         finally:
             # Nothing here waits: an event that is awaited in a cancelled task may never be sent.
             self._caller.close()
-            self.result = self._end(ending, self._counters.summary(self._clock() - began))
+            self.result = self._end(ending, self._counters.summary(self._clock() - self._began))
             self._observer.turned(ending.reason, ending.failure)
             self._observer.ends()
         return self.result, ending.cause
@@ -246,10 +254,12 @@ class Loop:
             ending.output,
             tuple(self._sink.warnings),
             ending.cut_by,
+            ending.limit,
         )
-        self._sink.put(
-            RunEnded(ending.reason, summary, ending.failure, ending.actions, ending.cut_by)
+        end = RunEnded(
+            ending.reason, summary, ending.failure, ending.actions, ending.cut_by, ending.limit
         )
+        self._sink.put(end)
         return result
 
     def _take_prompt(self) -> None:
@@ -286,6 +296,8 @@ class Loop:
                 self._answer_calls(calls, tool_results.skipped)
             case RefuseCalls(calls, exclusive):
                 await self._refuse_calls(calls, exclusive)
+            case RefuseSpawns(calls, limit):
+                self._answer_calls(calls, partial(tool_results.spawn_refused, limit=limit))
             case RequireAction(calls, unchecked):
                 return await self._require_action(calls, unchecked)
             case Compact(asked_by, finish):
@@ -299,8 +311,8 @@ class Loop:
                 self._inject("recovery", self._policy.wording.recovery)
             case LoadContext():
                 await self._load_context()
-            case Finish(reason):
-                return await self._finish(reason)
+            case Finish(reason, limit):
+                return await self._finish(reason, limit)
             case Fail():
                 raise self._over_limit()
             case _:
@@ -311,13 +323,22 @@ class Loop:
         batch = self._batch
         early = batch is not None and batch.busy
         due = self._functions > 0 and instructions_due(self._agent, self._history)
-        if not (early or self._inbox.steering or self._compaction or self._journal or due):
+        limit = self._limit_of_run() if self._limits else None
+        waits = self._inbox.steering or self._compaction or self._journal
+        if not (early or waits or due or limit):
             return RESUMED if self._resumed else NO_FACTS
         calls = self._journal
         if batch is not None and early:
             calls = {**calls, **batch.states(steering=bool(self._inbox.steering))}
         steering = bool(self._inbox.steering)
-        return Facts(steering, self._compaction, calls, due, resumed=self._resumed)
+        return Facts(steering, self._compaction, calls, due, limit=limit, resumed=self._resumed)
+
+    def _limit_of_run(self) -> LimitReached | None:
+        """The limit of this run that is reached, if any."""
+        summary = self._counters.summary(self._clock() - self._began)
+        usage = summary.usage
+        totals = Totals(summary.steps, usage.context, usage.cost or 0.0, summary.seconds)
+        return reached(self._limits, totals, "run")
 
     def _context(self) -> Context:
         return Context(self._info, self._history.turn, lambda: self._history.messages, self._deps)
@@ -585,11 +606,9 @@ class Loop:
 
     # --- the end of a turn ---
 
-    async def _finish(
-        self, reason: Literal["stop", "stop_after_tool", "max_steps"]
-    ) -> Ending | None:
-        if reason == "max_steps":
-            self._commit(limit_note(self._prepared.rules))
+    async def _finish(self, reason: EndOfTurn, limit: LimitReached | None) -> Ending | None:
+        if limit is not None:
+            self._commit(limit_note(limit))
         fits = check_output(self._agent, self._history, reason)
         if isinstance(fits, Repair):
             self._inject("repair", fits.text)
@@ -607,7 +626,7 @@ class Loop:
         if self._inbox.steering or self._inbox.follow_ups or self._interruption.requested:
             return None
         cut = cut_by(self._history.last_answer()) if reason == "stop" else None
-        return Ending(reason, output=fits.value, cut_by=cut)
+        return Ending(reason, output=fits.value, cut_by=cut, limit=limit)
 
     async def _settle(self) -> Ending:
         """End after an interruption: give open calls a result, and leave a marker for the model."""

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.kernel.errors import ConfigError, FormatError
+from holdfast.kernel.limits import LimitReached
 
 MessageRole = Literal["user", "assistant", "tool", "system"]
 MessageKind = Literal[
@@ -323,6 +324,8 @@ class Message(Value, frozen=True):
     """Milliseconds from the request to the end of the answer."""
     evaluation: Evaluation | None = None
     """Origin of the parts of evaluated instructions."""
+    limit: LimitReached | None = None
+    """Limit that ended the turn, in the note about it."""
 
     def __post_init__(self) -> None:
         if self.kind == "checkpoint" and self.checkpoint is None:
@@ -420,17 +423,17 @@ def marker_kind(message: Message) -> MarkerKind | None:
     return next((kind for kind, stored in MARKER_TEXTS.items() if stored == text), None)
 
 
-def note(text: str) -> Message:
+def note(text: str, limit: LimitReached | None = None) -> Message:
     """A message for people; models do not see it."""
-    return Message("system", (Text(text),), "note", "user")
+    return Message("system", (Text(text),), "note", "user", limit=limit)
 
 
 # --- JSON ---------------------------------------------------------------------------------------
 
-MESSAGE_FORMAT: Final = 3
+MESSAGE_FORMAT: Final = 4
 """Version of the message format. 2 added the times of tool results and the runtime of answers; 3
-added evaluated instructions."""
-READABLE_FORMATS: Final = frozenset({1, 2, 3})
+added evaluated instructions; 4 the limit that ended a turn."""
+READABLE_FORMATS: Final = frozenset({1, 2, 3, 4})
 """Versions that can be read. Each is the newest without what later ones added."""
 
 ESCAPE: Final = "\ue000"

@@ -353,6 +353,25 @@ def check_usable(model: object) -> None:
         check()
 
 
+def is_priced(model: Model) -> bool:
+    """Whether the cost of the model's calls is known.
+
+    Optional, unlike the rest of the protocol: an attribute `priced` of the model.
+    """
+    return getattr(model, "priced", False) is True
+
+
+def check_priced(model: Model) -> None:
+    """Raise a `ConfigError` if a limit of cost would not count the model's calls."""
+    if not is_priced(model):
+        raise ConfigError(
+            f"limits.cost needs a known price, and the price of {model.name} is unknown: limit "
+            "tokens instead, or state its price per million tokens, as in "
+            "holdfast.model(…, profile={'price': {'input': 1.0, 'output': 4.0}}); a model of your "
+            "own that reports the cost of its calls needs an attribute priced=True"
+        )
+
+
 def known_efforts(model: Model) -> tuple[Effort, ...] | None:
     """The efforts that a model supports; None if unknown.
 

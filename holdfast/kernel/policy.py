@@ -1,6 +1,6 @@
 """Policy: every constant of the loop with its default, all configurable.
 
-    Agent(..., policy=Policy(max_steps=50, retry=Retry(attempts=3)))
+    Agent(..., policy=Policy(retry=Retry(attempts=3)))
 
 Times are in seconds. An invalid value is refused when the policy is built.
 """
@@ -204,10 +204,11 @@ _GROUPS: Final[Mapping[str, type]] = {
 
 
 class Policy(Struct, metaclass=EntryMeta, frozen=True, kw_only=True):
-    """Limits of an agent and its handling of failures. Pass only what differs from the defaults."""
+    """How an agent handles failures and long histories. Pass only what differs from the defaults.
 
-    max_steps: int = 1_000
-    """Maximum number of model answers in one turn."""
+    Steps, tokens, cost and time are limited by `Agent.limits`.
+    """
+
     recoveries: int = 3
     """Maximum times in one turn that the model is asked to continue an answer cut by length."""
     repairs: int = 2
@@ -229,7 +230,7 @@ class Policy(Struct, metaclass=EntryMeta, frozen=True, kw_only=True):
         for name, kind in _GROUPS.items():
             if not isinstance(getattr(self, name), kind):
                 raise ConfigError(f"{name} is {getattr(self, name)!r}: use {kind.__name__}(…)")
-        _whole(1, max_steps=self.max_steps, buffer=self.buffer)
+        _whole(1, buffer=self.buffer)
         _whole(0, recoveries=self.recoveries, repairs=self.repairs)
         _above(0, guard_timeout=self.guard_timeout, instructions_timeout=self.instructions_timeout)
 

@@ -44,7 +44,7 @@ Project: TypeAlias = Callable[
 """Hook that changes the messages sent to the model."""
 
 
-def model_of(agent: Agent) -> Model:
+def model_of(agent: Agent[Any, Any]) -> Model:
     """The agent's model; a name is resolved when the agent is built."""
     return cast(Model, agent.model)
 
@@ -72,13 +72,14 @@ def rules_of(agent: Agent, window: int | None) -> Rules:
     policy, tools = agent.policy, agent.toolset.values()
     threshold = policy.context.threshold
     return Rules(
-        max_steps=policy.max_steps,
+        limits=agent.limits,
         recoveries=policy.recoveries,
         limit=None if window is None or threshold == 100 else window * threshold // 100,
         overhead=agent.overhead,
         window=window,
         exclusive=frozenset(tool.name for tool in tools if tool.exclusive),
         waits=frozenset(tool.name for tool in tools if tool.action is not None),
+        spawns=frozenset(tool.name for tool in tools if tool.agents and not tool.hands_off),
     )
 
 

@@ -10,6 +10,7 @@ from holdfast.kernel import answer
 from holdfast.kernel.errors import Failure, HoldfastError
 from holdfast.kernel.events import Action, EndReason, Summary
 from holdfast.kernel.foreign_attributes import answer_foreign_attributes
+from holdfast.kernel.limits import LimitReached
 from holdfast.kernel.messages import CutBy, Message, ToolResult, Usage
 from holdfast.kernel.turn import FAILED_OUTCOMES
 from holdfast.kernel.type_parameters import OutputT
@@ -25,6 +26,7 @@ class Ending(Struct, frozen=True):
     cause: Exception | None = None
     """The exception that ended the run with an error."""
     cut_by: CutBy | None = None
+    limit: LimitReached | None = None
 
 
 @answer_foreign_attributes
@@ -52,6 +54,18 @@ class RunResult(Struct, Generic[OutputT], frozen=True):
     cut_by: CutBy | None = None
     """Cause that cut the final answer short: the content filter or the length limit; None if it is
     complete."""
+    limit: LimitReached | None = None
+    """Limit that ended a run with reason `limit`."""
+
+    @property
+    def steps(self) -> int:
+        """Number of answers of this run."""
+        return self.summary.steps
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens and cost of all model calls of this run."""
+        return self.summary.usage
 
     @property
     def text(self) -> str:
@@ -71,6 +85,20 @@ class RunFailed(HoldfastError):
         self.result = result
         detail = f" [{self.failure.kind}: {self.failure.detail}]" if self.failure.detail else ""
         super().__init__(f"{self.failure.message}{detail}")
+
+
+class LimitExceeded(HoldfastError):
+    """A run ended at a limit, without a final answer. `result` has its history and totals.
+
+    `result.limit` is the limit. `agent.run(history=error.result.history)` continues the run, and
+    allows the same again.
+    """
+
+    def __init__(self, result: RunResult) -> None:
+        assert result.limit is not None
+        self.limit = result.limit
+        self.result = result
+        super().__init__(result.limit.sentence)
 
 
 class RunOver(HoldfastError):

@@ -17,10 +17,11 @@ from holdfast.kernel.foreign_attributes import FOREIGN_ATTRIBUTES
 from holdfast.kernel.inbox import Inbox
 from holdfast.kernel.loop import Loop
 from holdfast.kernel.messages import Message, Prompt, user_message
-from holdfast.kernel.result import RunFailed, RunOver, RunResult
+from holdfast.kernel.result import LimitExceeded, RunFailed, RunOver, RunResult
 from holdfast.kernel.type_parameters import OutputT
 
-OF_THE_RESULT: Final = frozenset({*RunResult.__struct_fields__, "text"}) - {"history"}
+_PROPERTIES: Final = ("text", "steps", "usage")
+OF_THE_RESULT: Final = frozenset({*RunResult.__struct_fields__, *_PROPERTIES}) - {"history"}
 AWAIT_IT: Final = (
     "write `result = await agent.run(…)`, or `result = agent.run_sync(…)` in a program without an "
     "event loop"
@@ -81,7 +82,7 @@ class Run(Coroutine[Any, Any, RunResult[OutputT]], Generic[OutputT]):
         return self._loop.result
 
     async def _outcome(self) -> RunResult[OutputT]:
-        """The result; `RunFailed` when the run ended in an error."""
+        """The result; `RunFailed` when the run ended in an error, `LimitExceeded` at a limit."""
         task = self._start()
         if task is None:
             raise RunOver
@@ -102,6 +103,8 @@ class Run(Coroutine[Any, Any, RunResult[OutputT]], Generic[OutputT]):
                 raise RunFailed(result) from cause
             finally:
                 del cause  # its traceback refers to this frame
+        if result.limit is not None:
+            raise LimitExceeded(result)
         return result
 
     def _without_reader(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from holdfast.kernel.errors import ToolFailed, describe
+from holdfast.kernel.limits import LimitReached
 from holdfast.kernel.messages import Content, File, Text, ToolCall, ToolOutcome, ToolResult
 from holdfast.kernel.schema import json_of_any
 from holdfast.kernel.tool import Tool
@@ -231,6 +232,11 @@ SKIPPED: Final = "Skipped because of a new message from the user."
 def skipped(call: ToolCall) -> ToolResult:
     """The result of a call that was not run because of a new message."""
     return result(call, "skipped", SKIPPED)
+
+
+def spawn_refused(call: ToolCall, limit: LimitReached) -> ToolResult:
+    """The result of a call that would spawn an agent after a limit was reached."""
+    return result(call, "refused", f"Not run: no other agent is started now. {limit.sentence}")
 
 
 def exclusive_refusal(

@@ -13,6 +13,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.kernel.limits import NOTHING_USED, Totals
 from holdfast.kernel.messages import Message, ToolCall, ToolResult
 from holdfast.kernel.model_context import estimate
 
@@ -77,6 +78,8 @@ class Turn(Struct, frozen=True, gc=False):
     """The newest evaluation of the agent's instructions."""
     instructed: bool = False
     """Whether that was made in this turn."""
+    used: Totals = NOTHING_USED
+    """What counts for the limits of this turn. A turn that continues after a limit starts anew."""
 
 
 def fold(turn: Turn, message: Message) -> Turn:
@@ -128,7 +131,27 @@ def _answer(turn: Turn, message: Message) -> Turn:
         compactable=turn.compactable + 1,
         size_after=_request_of(turn, message) if first else turn.size_after,
         relieved=False,
+        used=_with_answer(turn.used, message),
     )
+
+
+def _with_answer(used: Totals, answer: Message, steps: int = 1) -> Totals:
+    usage = answer.usage
+    return Totals(
+        used.steps + steps,
+        used.tokens if usage is None else used.tokens + usage.context,
+        used.cost if usage is None else used.cost + (usage.cost or 0.0),
+        used.seconds if answer.runtime is None else used.seconds + answer.runtime / 1_000,
+    )
+
+
+def _with_calls(used: Totals, ran: Iterable[tuple[int, int]]) -> Totals:
+    """Add the time in which calls ran, in microseconds. A time in which several ran counts once."""
+    total = last = 0
+    for began, ended in sorted(ran):
+        total += max(0, ended - max(began, last))
+        last = max(last, ended)
+    return used + Totals(seconds=total / 1_000_000)
 
 
 def context_of(message: Message) -> int:
@@ -150,9 +173,12 @@ def _request_of(turn: Turn, answer: Message) -> int:
 def _results(turn: Turn, message: Message) -> Turn:
     open, failures, stopped = turn.open, turn.failures, turn.stopped
     passed = turn.passed
+    ran: tuple[tuple[int, int], ...] = ()
     for part in message.parts:
         if type(part) is ToolResult:
             open = _without(open, part.call_id)
+            if part.started_at is not None and part.finished_at is not None:
+                ran += ((part.started_at, part.finished_at),)
             if part.outcome == "ok" or part.expected:
                 passed, failures = _pass(part.tool, passed, failures)
             elif part.outcome in FAILED_OUTCOMES and part.tool not in passed:
@@ -168,6 +194,7 @@ def _results(turn: Turn, message: Message) -> Turn:
         failures=failures,
         passed=passed,
         size=turn.size + estimate(message),
+        used=_with_calls(turn.used, ran) if ran else turn.used,
     )
 
 
@@ -242,6 +269,7 @@ def _prompt(turn: Turn, message: Message) -> Turn:
         size_after=None,
         began=turn.length + 1,
         instructed=False,
+        used=NOTHING_USED,
     )
 
 
@@ -274,5 +302,9 @@ def _instructions(turn: Turn, message: Message) -> Turn:
 
 
 def _transparent(turn: Turn, message: Message) -> Turn:
-    added = 0 if message.visibility == "user" else estimate(message)
-    return replace(turn, length=turn.length + 1, size=turn.size + added)
+    added, used = 0 if message.visibility == "user" else estimate(message), turn.used
+    if message.limit is not None:
+        used = NOTHING_USED
+    elif message.usage is not None or message.runtime is not None:  # of a failed answer
+        used = _with_answer(used, message, steps=0)
+    return replace(turn, length=turn.length + 1, size=turn.size + added, used=used)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
 from holdfast.kernel import answer, stop_guard
-from holdfast.kernel.decide import Rules
+from holdfast.kernel.decide import EndOfTurn
 from holdfast.kernel.errors import ContentFiltered, Escalated, InvalidOutput, classify
 from holdfast.kernel.history import History
 from holdfast.kernel.hook_context import Context
 from holdfast.kernel.inbox import Interruption
+from holdfast.kernel.limits import LimitReached
 from holdfast.kernel.messages import MarkerKind, Message, note
 from holdfast.kernel.output import Fits, Repair, judge
 from holdfast.kernel.prepare import model_of
@@ -45,13 +46,13 @@ async def objection(
     agent: Agent,
     context: Context,
     history: History,
-    reason: Literal["stop", "stop_after_tool", "max_steps"],
+    reason: EndOfTurn,
     output: Any,
     interruption: Interruption,
 ) -> str | None:
     """The text that the stop guard sends to the model instead of stopping, if any."""
     guard = agent.guard
-    if guard is None or reason == "max_steps":
+    if guard is None or reason == "limit":
         return None
     about = stop_guard.Stopping(history.turn.steps, history.last_answer(), reason, output)
     timeout = agent.policy.guard_timeout
@@ -66,9 +67,10 @@ async def objection(
     return (verdict.text or None) if isinstance(verdict, stop_guard.Inject) else None
 
 
-def limit_note(rules: Rules) -> Message:
-    """The entry for people that a turn ended at its limit of steps."""
-    return note(f"Stopped: this turn reached its limit of {rules.max_steps} steps.")
+def limit_note(limit: LimitReached) -> Message:
+    """The entry for people that a turn ended at a limit. A turn that continues starts to count
+    after it."""
+    return note(limit.sentence, limit)
 
 
 def interruption_marker(turn: Turn, answer: Message | None, *, asking: bool) -> MarkerKind | None:

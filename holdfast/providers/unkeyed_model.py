@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from holdfast.kernel.errors import ConfigError
-from holdfast.kernel.model import Delta, Effort, Model, Request, known_efforts
+from holdfast.kernel.model import Delta, Effort, Model, Request, is_priced, known_efforts
 from holdfast.providers.profile import UNKNOWN, Profile
 
 NO_KEY: Final = "missing"
@@ -43,6 +43,10 @@ class UnkeyedModel:
     @property
     def efforts(self) -> tuple[Effort, ...] | None:
         return known_efforts(self._facts)
+
+    @property
+    def priced(self) -> bool:
+        return is_priced(self._facts)
 
     @property
     def profile(self) -> Profile:

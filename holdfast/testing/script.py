@@ -163,9 +163,10 @@ def usage(
     reasoning: int = 0,
     cache_read: int = 0,
     cache_write: int = 0,
+    cost: float | None = None,
 ) -> ScriptItem:
     """Usage that the turn reports at its end, wherever in the turn this item is."""
-    return Usage(input, output, reasoning, cache_read, cache_write)
+    return Usage(input, output, reasoning, cache_read, cache_write, cost)
 
 
 def finish(
@@ -318,13 +319,16 @@ class ScriptedModel:
         default: ScriptedTurn | None = None,
         name: str = "scripted:model",
         window: int | None = None,
+        priced: bool = True,
     ) -> None:
         """Create a model.
 
-        `default` is played when the script has ended; without it, that is an error.
+        `default` is played when the script has ended; without it, that is an error. `priced`:
+        whether a limit of cost accepts the model.
         """
         self.name = name
         self.window = window
+        self.priced = priced
         self.requests: list[Request] = []
         """Every request so far, including failed ones."""
         self._script = ScriptPlayer(script, default)

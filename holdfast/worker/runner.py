@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, TypeAlias, assert_never
+from typing import Final, Literal, assert_never
 
 import anyio
 from anyio.abc import TaskGroup
@@ -27,12 +27,14 @@ from holdfast.kernel.decide import (
     CallModel,
     Compact,
     DeliverSteering,
+    EndOfTurn,
     Facts,
     Fail,
     Finish,
     LoadContext,
     Recover,
     RefuseCalls,
+    RefuseSpawns,
     RequireAction,
     RunCalls,
     SkipCalls,
@@ -45,9 +47,9 @@ from holdfast.kernel.execute import Batch
 from holdfast.kernel.failure_log import log_failure, log_retry
 from holdfast.kernel.inbox import Interrupted
 from holdfast.kernel.instructions import evaluate, instructions_due
+from holdfast.kernel.limits import LimitReached
 from holdfast.kernel.messages import (
     Injection,
-    Message,
     ToolCall,
     injected,
     marker,
@@ -77,8 +79,6 @@ from holdfast.worker.tool_step import ToolStepOutcome, discard, tool_step, witho
 
 LOG: Final = logging.getLogger("holdfast.worker")
 FIRST_RETRY_DELAY: Final = 1.0
-
-EndOfTurn: TypeAlias = Literal["stop", "stop_after_tool", "max_steps"]
 
 
 class Runner:
@@ -362,6 +362,9 @@ class Runner:
                 await self._commit_results(ToolStepOutcome(results=skipped))
             case RefuseCalls(calls, exclusive):
                 await self._refuse_calls(calls, exclusive)
+            case RefuseSpawns(calls, limit):
+                refused = tuple(tool_results.spawn_refused(call, limit) for call in calls)
+                await self._commit_results(ToolStepOutcome(results=refused))
             case RequireAction(_, unchecked):
                 return await self._require_action(unchecked)
             case Compact(_, finish):
@@ -372,8 +375,8 @@ class Runner:
                 await self._inject("recovery", self._agent.agent.policy.wording.recovery)
             case LoadContext():
                 return await self._load_context()
-            case Finish(reason):
-                return await self._finish(reason)
+            case Finish(reason, limit):
+                return await self._finish(reason, limit)
             case Fail():
                 raise self._over_limit(over_limit(turn, rules))
             case _:
@@ -684,14 +687,14 @@ class Runner:
         self._leftover = None
         return chat.busy or not finish
 
-    async def _finish(self, reason: EndOfTurn) -> bool:
+    async def _finish(self, reason: EndOfTurn, limit: LimitReached | None) -> bool:
         """Finish the turn, unless the stop guard objects."""
         fenced, agent = self._fenced, self._agent.agent
         checked = check_output(agent, fenced.history, reason)
         if isinstance(checked, Repair):
             await self._inject("repair", checked.text)
             return True
-        may_object = agent.guard is not None and reason != "max_steps"
+        may_object = agent.guard is not None and reason != "limit"
         has_queue = bool(fenced.queue)
         if may_object and not has_queue:
             interruption = self._scope.interruption
@@ -702,14 +705,12 @@ class Runner:
             if veto is not None:
                 await self._inject("guard", veto)
                 return True
-        messages: tuple[Message, ...] = ()
-        if reason == "max_steps":
-            messages = (limit_note(self._agent.prepared.rules),)
+        messages = () if limit is None else (limit_note(limit),)
         truncation = cut_by(fenced.history.last_answer()) if reason == "stop" else None
         version_before = fenced.chat.history_version
         chat = await fenced.write(
             runner.finish_turn,
-            TurnOutcome(reason, fenced.history.turn.steps, truncation),
+            TurnOutcome(reason, fenced.history.turn.steps, truncation, limit),
             Outcome(messages=messages),
             only_to_deliver=may_object and has_queue,
             partial=fenced.partial_written,

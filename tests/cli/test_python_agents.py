@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Agent
+from holdfast import Agent, Limits
 from holdfast.cli.agent_builder import BaseDirectories
 from holdfast.cli.agents import complete_agents
 from holdfast.cli.mistakes import Mistakes
@@ -24,7 +24,7 @@ from holdfast.testing import ScriptedModel
 NUMBERS = count()
 SOURCE = '''
 from typing import TypedDict
-from holdfast import Agent, serve_sync, tool
+from holdfast import Agent, Limits, serve_sync, tool
 from holdfast.options import Policy, Retry
 
 @tool(effect="pure")
@@ -32,8 +32,16 @@ def weather(city: str) -> str:
     """Weather."""
     return "rain"
 
-policy = Policy(max_steps=5, retry=Retry(attempts=3, first_delay=2))
-agent = Agent(name="weather", model="demo", tools=[weather], policy=policy, instructions="Short.")
+policy = Policy(retry=Retry(attempts=3, first_delay=2))
+limits = Limits(steps=5, tokens=1_000)
+agent = Agent(
+    name="weather",
+    model="demo",
+    tools=[weather],
+    limits=limits,
+    policy=policy,
+    instructions="Short.",
+)
 other = Agent(name="other", model="demo")
 agents = [agent, other]
 named = {"first": agent, "second": other}
@@ -213,7 +221,7 @@ def test_settings_change_single_fields_of_an_agent_written_in_python(
         [agents.mine]
         python = "{module}:agent"
         effort = "low"
-        max_steps = 9
+        limits = {{steps = 9}}
         [agents.mine.settings]
         temperature = 0.5
         [agents.mine.policy.retry]
@@ -225,7 +233,8 @@ def test_settings_change_single_fields_of_an_agent_written_in_python(
     assert (agent.name, agent.effort, agent.instructions) == ("mine", "low", "Short.")
     assert list(agent.toolset) == ["weather"]
     assert agent.settings.temperature == 0.5
-    assert (agent.policy.max_steps, agent.policy.retry.attempts) == (9, 7)
+    assert agent.limits == Limits(steps=9, tokens=1_000)
+    assert agent.policy.retry.attempts == 7
     assert agent.policy.retry.first_delay == 2
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import tool
+from holdfast import Limits, tool
 from holdfast.cli import run
 from holdfast.cli.controlling_terminal import Tty
 from holdfast.cli.exit_codes import ExitCode
@@ -19,7 +19,6 @@ from holdfast.config import NAMED_BY_OPTION, RunOptions
 from holdfast.errors import ConfigError
 from holdfast.events import Action
 from holdfast.messages import ToolCall
-from holdfast.options import Policy
 from holdfast.testing import call, fail, say
 from tests.kernel.runs import scripted
 
@@ -35,7 +34,7 @@ def go(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Run the verb with a model that plays a script, and with nobody at a terminal."""
 
     def go(*script: Any, max_steps: int = 50, **options: Any) -> int:
-        agent = scripted(script, pay, policy=Policy(max_steps=max_steps))
+        agent = scripted(script, pay, limits=Limits(steps=max_steps))
         monkeypatch.setattr(run, "agent_of", lambda *_: agent)
         return run.main(RunOptions(**{"prompt": "Hi.", "model": "", "model_reason": "", **options}))
 
@@ -63,7 +62,7 @@ def test_a_model_that_cannot_be_is_blamed_on_who_named_it() -> None:
         ([call("pay")], {}, ExitCode.WAITING),
         ([call("pay"), "Done."], {"approve": "yes"}, ExitCode.FINISHED),
         ([call("pay"), "Well."], {"approve": "deny"}, ExitCode.FINISHED),
-        ([call("pay")], {"approve": "yes", "max_steps": 1}, ExitCode.STEP_LIMIT),
+        ([call("pay")], {"approve": "yes", "max_steps": 1}, ExitCode.LIMIT),
     ],
 )
 def test_the_exit_code_says_how_it_ended(

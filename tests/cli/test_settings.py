@@ -168,7 +168,7 @@ def test_every_mistake_of_the_worker_is_told_too(tmp_path: Path) -> None:
         ("database = 5", "database: write text in quotes"),
         ('[worker]\nlease = "x"', "worker.lease: write a number"),
         ('[agents.a]\ntools = "x"', 'agents.a.tools: write a list of strings, as in ["a", "b"]'),
-        ("[agents.a]\nmax_steps = 1.5", "agents.a.max_steps: write a whole number"),
+        ("[agents.a.limits]\nsteps = 1.5", "agents.a.limits.steps: write a whole number"),
         ("[server]\nteam = 1", "server.team: write true or false"),
         ("providers = 1", "providers: write a table"),
         ('[agents.""]', "agents: an agent has no name"),
@@ -190,7 +190,7 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, text: str, says: str) -> N
         ("[agents.a]\nattempts = 3", "agents.a.attempts: … did you mean policy.retry.attempts?"),
         ("[agents.a]\nsystem_prompt = 'x'", "agents.a.system_prompt: … write instructions"),
         ("[agents.a]\ntemperature = 1", "agents.a.temperature: … write settings.temperature"),
-        ("[agents.a]\nmax_turns = 3", "agents.a.max_turns: … write policy.max_steps"),
+        ("[agents.a]\nmax_turns = 3", "agents.a.max_turns: … write limits.steps"),
         ("[agents.a]\nretries = 3", "agents.a.retries: … write policy.retry.attempts"),
         ("[agents.a.policy.retry]\nmax_retries = 3", "retry.max_retries: … write attempts"),
         ("[agents.a]\nfallback = ['x']", 'a.fallback: … write model = ["first", "second"]'),
@@ -373,7 +373,7 @@ def test_what_is_wrong_with_agents_is_said_of_all_of_them(place: BaseDirectories
     settings = HoldfastSettings(
         agents={
             "a": AgentSettings(dir="nowhere", fields={"model": "nobody:x"}),
-            "b": AgentSettings(instructions_file="none.md", max_steps=0),
+            "b": AgentSettings(instructions_file="none.md", fields={"limits": {"steps": 0}}),
             "c": AgentSettings(tools=("nonsense", "none:x")),
         },
     )
@@ -384,13 +384,13 @@ def test_what_is_wrong_with_agents_is_said_of_all_of_them(place: BaseDirectories
     assert [line.strip().split(":")[0] for line in lines] == [
         "agents.a.model",
         "agents.a.dir",
+        "agents.b.limits",
         "agents.b.instructions_file",
-        "agents.b.max_steps",
         "agents.c.tools",
         "agents.c.tools",
     ]
     assert "nowhere is not a directory" in lines[1]
-    assert "none.md cannot be read" in lines[2]
+    assert "none.md cannot be read" in lines[3]
     assert "nonsense: write bundled, ask_user, or module:name" in lines[4]
     assert f"module 'none' was not found in {place.directory}" in lines[5]
 

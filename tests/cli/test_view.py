@@ -19,7 +19,7 @@ from holdfast.cli.calls import MAX_DIFF_LINES, MAX_PROGRESS_LINES
 from holdfast.cli.terminal import ERASE, OutputStream
 from holdfast.cli.view import View
 from holdfast.cli.wording import MAX_PREVIEW_LINES
-from holdfast.events import Event
+from holdfast.events import Event, LimitReached
 from holdfast.hooks import Approved
 from holdfast.kernel.errors import ConfigError, Failure, classify
 from holdfast.kernel.events import (
@@ -142,8 +142,13 @@ def finished(
     return ToolFinished(ToolResult(id, "t", (Text(text),), outcome), seconds)
 
 
-def ended(reason: Any = "stop", failure: Failure | None = None, **summary: Any) -> RunEnded:
-    return RunEnded(reason, Summary(**summary), failure)
+def ended(
+    reason: Any = "stop",
+    failure: Failure | None = None,
+    limit: LimitReached | None = None,
+    **summary: Any,
+) -> RunEnded:
+    return RunEnded(reason, Summary(**summary), failure, limit=limit)
 
 
 # --- Whole runs ---------------------------------------------------------------------------------
@@ -791,15 +796,23 @@ def test_the_end_of_a_small_run_needs_no_words_in_quiet(reason: str) -> None:
         assert lines(ended(reason)) == []
 
 
-def test_the_limit_of_steps_is_said_also_in_quiet() -> None:
-    assert lines(ended("max_steps"), quiet=True) == [
-        "Stopped: the step limit was reached. Raise it with --max-steps."
+def test_a_limit_is_said_also_in_quiet() -> None:
+    limit = LimitReached("steps", "turn", 5, 5)
+    assert lines(ended("limit", limit=limit), quiet=True) == [
+        "Stopped: this turn used 5 of 5 steps. Raise it with --max-steps."
+    ]
+    limit = LimitReached("cost", "turn", 0.75, 0.5)
+    assert lines(ended("limit", limit=limit), quiet=True) == [
+        "Stopped: this turn used $0.75 of $0.50. Continue to allow the same again, or",
+        "  raise limits.cost of the agent.",
     ]
 
 
-def test_a_conversation_that_is_kept_can_go_on() -> None:
-    assert lines(ended("max_steps"), durable=True) == [
-        "Stopped: the step limit was reached. Ask it to continue."
+def test_a_conversation_that_is_kept_can_continue_after_a_limit() -> None:
+    limit = LimitReached("steps", "turn", 5, 5)
+    assert lines(ended("limit", limit=limit), durable=True) == [
+        "Stopped: this turn used 5 of 5 steps. /resume continues, and allows the same",
+        "  again.",
     ]
 
 

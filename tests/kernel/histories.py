@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
+from holdfast.kernel.limits import LimitReached
 from holdfast.kernel.messages import (
     AskedBy,
     Checkpoint,
@@ -150,6 +151,8 @@ tools: Final = st.sampled_from(TOOLS)
 words: Final = st.sampled_from(("", "yes", "a longer text of several words", "語" * 20, "x" * 300))
 shown: Final[st.SearchStrategy[Visibility]] = st.sampled_from(("both", "both", "both", "user"))
 
+times: Final = st.none() | st.integers(0, 9).map(lambda second: second * 1_000_000)
+
 calls: Final = st.builds(ToolCall, ids, tools, st.just("{}"))
 made_results: Final = st.builds(
     ToolResult,
@@ -159,6 +162,8 @@ made_results: Final = st.builds(
     st.sampled_from(OUTCOMES),
     st.booleans(),
     expected=st.booleans(),
+    started_at=times,
+    finished_at=times,
 )
 said: Final[st.SearchStrategy[Part]] = st.one_of(
     st.builds(Text, words),
@@ -176,6 +181,7 @@ usages: Final = st.none() | st.builds(
     reasoning=st.integers(0, 50),
     cache_read=st.integers(0, 300),
     cache_write=st.integers(0, 300),
+    cost=st.sampled_from((None, 0.25, 0.5)),
 )
 
 prompts: Final = st.builds(prompt, words, shown)
@@ -190,13 +196,14 @@ answers: Final = st.builds(
     shown,
     st.sampled_from(FINISHES),
     usages,
+    runtime=st.sampled_from((None, 1_000, 2_000)),
 )
 result_messages: Final = st.lists(made_results, max_size=3).map(results_message)
 asides: Final = st.one_of(
     st.builds(marker, words),
     st.builds(context, words),
     st.builds(instructions, words),
-    st.builds(note, words),
+    st.builds(note, words, st.sampled_from((None, LimitReached("steps", "turn", 2, 2)))),
 )
 checkpoints: Final = st.builds(
     checkpoint,

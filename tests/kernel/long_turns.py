@@ -53,4 +53,4 @@ async def look() -> str:
 
 
 TOOLS: Final[tuple[Tool, ...]] = (look,)
-POLICY: Final = Policy(max_steps=100_000, context=ContextLimits())
+POLICY: Final = Policy(context=ContextLimits())

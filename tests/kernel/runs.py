@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import anyio
 
 from holdfast import Agent, Run, RunResult, Tool, tool
-from holdfast.errors import RunFailed
+from holdfast.errors import LimitExceeded, RunFailed
 from holdfast.events import Event
 from holdfast.kernel.events import MessageCommitted, RunEnded, RunStarted, ToolFinished, ToolStarted
 from holdfast.messages import Message
@@ -101,10 +101,10 @@ async def a_few_turns() -> None:
 
 
 async def outcome(run: Run[Any]) -> RunResult[Any]:
-    """What a run came to, also when it failed."""
+    """What a run came to, also when it failed or reached a limit."""
     try:
         return await run
-    except RunFailed as error:
+    except (LimitExceeded, RunFailed) as error:
         return error.result
 
 

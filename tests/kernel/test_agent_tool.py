@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent, tool
+from holdfast import Agent, Limits, tool
 from holdfast.errors import ConfigError
 from holdfast.events import Action, ToolProgressed
-from holdfast.options import Policy
 from holdfast.testing import call, fail, hang, usage
 from tests.kernel.runs import act, events_of, look, only, scripted
 from tests.kernel.toolkit import results_in
@@ -116,7 +115,7 @@ async def test_a_structured_output_is_the_result_of_the_call() -> None:
 
 
 async def test_an_inner_run_without_a_final_answer_is_a_failed_call() -> None:
-    inner = scripted([], look, default=call("look"), policy=Policy(max_steps=2), **INNER)
+    inner = scripted([], look, default=call("look"), limits=Limits(steps=2), **INNER)
     outer = scripted([call("researcher", prompt="?"), "Done."], inner.as_tool())
     (made,) = results_in((await outer.run("?")).history)
     assert made.outcome == "failed"

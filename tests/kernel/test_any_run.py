@@ -11,7 +11,7 @@ import anyio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import Agent, Run, RunResult, ToolContext, approve, tool
+from holdfast import Agent, Limits, Run, RunResult, ToolContext, approve, tool
 from holdfast.errors import RunOver
 from holdfast.events import Event
 from holdfast.hooks import Context, Deny, Inject, Stopping
@@ -150,7 +150,8 @@ def build(plan: Plan, world: World) -> Agent[Any, Any]:
         eager=plan.eager,
         guard=guard,
         output=plan.output,
-        policy=Policy(buffer=plan.buffer, max_steps=6, retry=Retry(attempts=3)),
+        limits=Limits(steps=6),
+        policy=Policy(buffer=plan.buffer, retry=Retry(attempts=3)),
     )
 
 

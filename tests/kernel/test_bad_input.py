@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast import Agent, Run, RunResult, Tool, ToolContext, tool
+from holdfast import Agent, Limits, Run, RunResult, Tool, ToolContext, tool
 from holdfast.errors import ConfigError, RunOver
 from holdfast.hooks import Context
 from holdfast.kernel.errors import FailureKind
@@ -254,9 +254,10 @@ async def test_a_name_that_no_tool_has_is_refused(name: str) -> None:
 
 
 async def test_a_model_that_only_calls_what_does_not_exist_stops_at_its_limit() -> None:
-    agent = agent_for([], echo, policy=Policy(max_steps=5))
-    result = await agent.replace(model=ScriptedModel(default=call("nothing"))).run("Go.")
-    assert result.reason == "max_steps"
+    agent = agent_for([], echo, limits=Limits(steps=5))
+    endless = agent.replace(model=ScriptedModel(default=call("nothing")))
+    result = await outcome(endless.run("Go."))
+    assert result.reason == "limit"
     assert outcomes(result.history) == ["refused"] * 5
 
 
@@ -662,7 +663,8 @@ async def test_a_run_survives_any_garbage(
     agent = Agent(
         model=ScriptedModel(script, default="The end."),
         tools=chaos.tools(),
-        policy=Policy(max_steps=8, buffer=4, retry=Retry(attempts=3)),
+        limits=Limits(steps=8),
+        policy=Policy(buffer=4, retry=Retry(attempts=3)),
         eager=eager,
         ports=ports(),
     )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import Agent, Run, RunResult, Tool, tool
+from holdfast import Agent, Limits, Run, RunResult, Tool, tool
 from holdfast.errors import ProviderError, RunFailed
 from holdfast.hooks import Context, Inject, Stopping
 from holdfast.kernel.errors import ConfigError, FailureKind
@@ -146,7 +146,7 @@ def agent(
     tools: Sequence[Tool] = (look,),
     guard: Any = None,
     instructions: str = "",
-    max_steps: int = 100,
+    steps: int = 100,
     **context: Any,
 ) -> Agent:
     return Agent(
@@ -154,8 +154,8 @@ def agent(
         tools=tools,
         instructions=instructions,
         guard=guard,
+        limits=Limits(steps=steps),
         policy=Policy(
-            max_steps=max_steps,
             retry=retry or Retry(first_delay=0),
             context=ContextLimits(window=window, **context),
         ),

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import anyio
 import pytest
 
-from holdfast import tool
+from holdfast import Limits, tool
 from holdfast.errors import ConfigError, RunFailed
 from holdfast.events import RunEnded
 from holdfast.kernel.messages import user_message
@@ -28,6 +28,7 @@ from tests.kernel.runs import (
     kinds,
     look,
     now,
+    outcome,
     requests_of,
     results_in,
     scripted,
@@ -102,7 +103,7 @@ def test_what_is_no_history_is_refused_with_what_to_do(history: Any) -> None:
         scripted(["Hi"]).run("?", history=history)
 
 
-@pytest.mark.parametrize("prompt", [5, {"role": "user"}, ["Hi"], [Text("Hi"), 5], b"Hi"])
+@pytest.mark.parametrize("prompt", [5, {"text": "Hi"}, ["Hi"], [Text("Hi"), 5], b"Hi"])
 def test_what_is_no_prompt_is_refused_with_what_to_do(prompt: Any) -> None:
     with pytest.raises(ConfigError, match=r"use text, or parts"):
         scripted(["Hi"]).run(prompt)
@@ -259,28 +260,28 @@ async def test_an_incomplete_call_of_an_answer_cut_by_length_is_dropped() -> Non
 
 
 async def test_a_turn_that_reaches_its_limit_of_steps_ends_and_says_so_to_the_user() -> None:
-    agent = scripted([], look, default=call("look"), policy=Policy(max_steps=3))
+    agent = scripted([], look, default=call("look"), limits=Limits(steps=3))
 
-    result = await agent.run("?")
+    result = await outcome(agent.run("?"))
 
-    assert (result.reason, result.summary.steps) == ("max_steps", 3)
+    assert (result.reason, result.steps) == ("limit", 3)
     assert kinds(result.history) == ["prompt", *["answer", "results"] * 3, "note"]
     said = result.history[-1]
     assert said.visibility == "user"
-    assert "limit of 3 steps" in said.text
+    assert "this turn used 3 of 3 steps" in said.text
 
 
 async def test_an_answer_at_the_limit_of_steps_is_a_normal_end() -> None:
-    agent = scripted([call("look"), "Done."], look, policy=Policy(max_steps=2))
+    agent = scripted([call("look"), "Done."], look, limits=Limits(steps=2))
     result = await agent.run("?")
     assert (result.reason, kinds(result.history)[-1]) == ("stop", "answer")
 
 
 async def test_a_new_turn_has_all_its_steps_again() -> None:
-    agent = scripted([], look, default=call("look"), policy=Policy(max_steps=2))
-    first = await agent.run("?")
-    second = await agent.run("Go on", history=first.history)
-    assert second.summary.steps == 2
+    agent = scripted([], look, default=call("look"), limits=Limits(steps=2))
+    first = await outcome(agent.run("?"))
+    second = await outcome(agent.run("Go on", history=first.history))
+    assert second.steps == 2
 
 
 async def test_a_tool_that_failed_in_three_answers_in_a_row_is_refused() -> None:

@@ -22,6 +22,7 @@ from holdfast.kernel.decide import (
     Recorded,
     Recover,
     RefuseCalls,
+    RefuseSpawns,
     RequireAction,
     Rules,
     RunCalls,
@@ -33,6 +34,7 @@ from holdfast.kernel.decide import (
     size,
 )
 from holdfast.kernel.events import Action
+from holdfast.kernel.limits import LimitReached, Limits
 from holdfast.kernel.messages import AskedBy, Message, ToolCall, injected, note
 from holdfast.kernel.model_context import estimate
 from holdfast.kernel.turn import Turn, fold, fold_all
@@ -54,12 +56,18 @@ from tests.kernel.histories import (
 )
 
 LIMIT: Final = 1_000
-RULES: Final = Rules(max_steps=10, recoveries=3, limit=LIMIT, overhead=0)
+RULES: Final = Rules(limits=Limits(steps=10), recoveries=3, limit=LIMIT, overhead=0)
 """`ask` below is a tool of the client, `alone` an exclusive one."""
 
 
 def rules(**changes: Any) -> Rules:
     return replace(RULES, waits=frozenset({"ask"}), exclusive=frozenset({"alone"}), **changes)
+
+
+def stopped_after(steps: int | None) -> Finish:
+    """The end of a turn that reached this limit of steps."""
+    assert steps is not None
+    return Finish("limit", LimitReached("steps", "turn", steps, steps))
 
 
 def step_after(
@@ -240,7 +248,7 @@ def test_5_a_compaction_that_was_asked_for_does_not_look_at_the_threshold(
         [prompt(), answer(A), STOPPED],
         [prompt(), *[answer(A), results("a")] * 10],
     ],
-    ids=["stop", "stop-and-asides", "stop_after_tool", "max_steps"],
+    ids=["stop", "stop-and-asides", "stop_after_tool", "limit"],
 )
 def test_5_asked_for_while_idle_it_finishes_the_turn(history: list[Message]) -> None:
     assert step_after(*history, compaction="person") == Compact("person", finish=True)
@@ -312,7 +320,7 @@ def test_7_what_is_transparent_does_not_make_it_go_on(aside: Message) -> None:
 
 
 def test_7_before_10_it_finishes_for_its_own_reason_at_the_limit_of_steps() -> None:
-    step = step_after(prompt(), answer(A), STOPPED, max_steps=1)
+    step = step_after(prompt(), answer(A), STOPPED, limits=Limits(steps=1))
     assert step == Finish("stop_after_tool")
 
 
@@ -337,8 +345,8 @@ def test_8_a_complete_call_in_a_cut_answer_is_run() -> None:
 
 
 def test_8_before_10_a_cut_answer_at_the_limit_of_steps_is_asked_before_the_limit_ends_it() -> None:
-    assert step_after(prompt(), CUT, max_steps=1) == Recover()
-    assert step_after(prompt(), CUT, injected("Go on."), max_steps=1) == Finish("max_steps")
+    assert step_after(prompt(), CUT, limits=Limits(steps=1)) == Recover()
+    assert step_after(prompt(), CUT, injected("Go on."), limits=Limits(steps=1)) == stopped_after(1)
 
 
 # --- 9: any other answer ------------------------------------------------------------------------
@@ -371,7 +379,7 @@ def test_9_an_answer_that_only_people_see_is_none() -> None:
 
 
 def test_9_before_10_an_answer_at_the_limit_of_steps_is_a_normal_end() -> None:
-    assert step_after(prompt(), answer("done"), max_steps=1) == Finish("stop")
+    assert step_after(prompt(), answer("done"), limits=Limits(steps=1)) == Finish("stop")
 
 
 def test_9_before_12_a_turn_that_ends_over_the_threshold_is_not_compacted_at_its_end() -> None:
@@ -385,24 +393,24 @@ def test_9_before_12_a_turn_that_ends_over_the_threshold_is_not_compacted_at_its
 def test_10_the_limit_of_steps_finishes() -> None:
     steps = [answer(A), results("a")]
     assert step_after(prompt(), *steps * 9) == CallModel()
-    assert step_after(prompt(), *steps * 10) == Finish("max_steps")
+    assert step_after(prompt(), *steps * 10) == stopped_after(10)
 
 
 def test_10_the_limit_is_of_this_turn() -> None:
     steps = [answer(A), results("a")]
     assert step_after(prompt(), *steps * 10, prompt()) == CallModel()
-    assert step_after(prompt(), *steps * 10, injected("Go on.")) == Finish("max_steps")
+    assert step_after(prompt(), *steps * 10, injected("Go on.")) == stopped_after(10)
 
 
 def test_10_before_11_no_context_is_loaded_for_a_turn_that_ends() -> None:
-    step = step_after(prompt(), answer(A), results("a"), context_due=True, max_steps=1)
-    assert step == Finish("max_steps")
+    step = step_after(prompt(), answer(A), results("a"), context_due=True, limits=Limits(steps=1))
+    assert step == stopped_after(1)
 
 
 def test_10_before_12_the_limit_of_steps_is_no_failure() -> None:
     history = (prompt(), answer("x"), *compacted(OVER))
     assert step_after(*history) == Fail("still_over_limit")
-    assert step_after(*history, max_steps=2) == Finish("max_steps")
+    assert step_after(*history, limits=Limits(steps=2)) == stopped_after(2)
 
 
 # --- 11: context is due -------------------------------------------------------------------------
@@ -448,9 +456,9 @@ def test_12_before_13_a_later_answer_over_the_threshold_is_compacted_again() -> 
 def test_12_a_turn_is_compacted_as_often_as_it_helps() -> None:
     later = (*compacted(UNDER), answer(B, usage=OVER), results("b"))
     history = (prompt(), answer("x"), *later * 50)
-    assert step_after(*history, max_steps=1_000) == Compact(None, finish=False)
+    assert step_after(*history, limits=Limits(steps=1_000)) == Compact(None, finish=False)
     over = (*history, *compacted(OVER))
-    assert step_after(*over, max_steps=1_000) == Fail("still_over_limit")
+    assert step_after(*over, limits=Limits(steps=1_000)) == Fail("still_over_limit")
 
 
 def test_12_a_history_that_is_taken_up_again_is_compacted_once_more() -> None:
@@ -568,12 +576,13 @@ any_facts: Final = st.builds(
 )
 any_rules: Final = st.builds(
     Rules,
-    max_steps=st.integers(1, 4),
+    limits=st.builds(Limits, steps=st.integers(1, 4)),
     recoveries=st.integers(0, 3),
     limit=st.none() | st.integers(1, 1_500),
     overhead=st.integers(0, 500),
     exclusive=st.frozensets(st.sampled_from(TOOLS)),
     waits=st.frozensets(st.sampled_from(TOOLS)),
+    spawns=st.frozensets(st.sampled_from(TOOLS)),
 )
 
 
@@ -597,9 +606,11 @@ def test_open_calls_are_dealt_with_before_anything_else(
 ) -> None:
     step = decide(fold_all(history), facts, given_rules)
     open = open_calls(history)
-    about_calls = isinstance(step, RunCalls | SkipCalls | RefuseCalls | RequireAction)
+    about_calls = isinstance(
+        step, RunCalls | SkipCalls | RefuseCalls | RefuseSpawns | RequireAction
+    )
     assert about_calls == bool(open)
-    if isinstance(step, RunCalls | SkipCalls | RefuseCalls | RequireAction):
+    if isinstance(step, RunCalls | SkipCalls | RefuseCalls | RefuseSpawns | RequireAction):
         assert step.calls
         assert set(step.calls) <= set(open)
 
@@ -661,7 +672,7 @@ class Drive:
     def bound(self) -> int:
         """Far more steps than can be useful in this many turns of this many answers."""
         turns = 2 + self.messages_to_come
-        return 25 * turns * (self.rules.max_steps + 1)
+        return 25 * turns * ((self.rules.limits.steps or 0) + 1)
 
     def run(self) -> Step:
         bound = self.bound
@@ -681,7 +692,7 @@ class Drive:
                 self.call_model()
             case RunCalls(calls):
                 self.run_calls(calls)
-            case SkipCalls(calls) | RefuseCalls(calls):
+            case SkipCalls(calls) | RefuseCalls(calls) | RefuseSpawns(calls):
                 self.commit(results(*[result(each.id, "skipped") for each in calls]))
             case RequireAction(calls):
                 return not self.resolve(calls)
@@ -766,7 +777,7 @@ class Drive:
 
     def goes_on(self, reason: str) -> bool:
         """The stop guard objects as often as it likes. It is not asked about the limit of steps."""
-        if reason == "max_steps" or not self.draw(st.booleans()):
+        if reason == "limit" or not self.draw(st.booleans()):
             return False
         self.commit(injected("Not yet."))
         return True
@@ -785,10 +796,12 @@ def test_a_run_comes_to_rest_whatever_happens(data: st.DataObject) -> None:
 def test_a_model_that_only_calls_tools_is_stopped_by_the_limit(given_rules: Rules) -> None:
     history = [prompt()]
     given_rules = replace(given_rules, limit=None, waits=frozenset())
-    for number in range(given_rules.max_steps):
+    for number in range(given_rules.limits.steps or 0):
         assert decide(fold_all(history), Facts(), given_rules) == CallModel()
         history += [answer(call(f"{number}")), results(f"{number}")]
-    assert decide(fold_all(history), Facts(), given_rules) == Finish("max_steps")
+    assert decide(fold_all(history), Facts(), given_rules) == stopped_after(
+        given_rules.limits.steps
+    )
 
 
 def test_a_guard_that_never_agrees_is_stopped_by_the_limit() -> None:
@@ -798,7 +811,7 @@ def test_a_guard_that_never_agrees_is_stopped_by_the_limit() -> None:
         history.append(answer("done"))
         assert step_after(*history) == Finish("stop")
         history.append(injected("Not yet."))
-    assert step_after(*history) == Finish("max_steps")
+    assert step_after(*history) == stopped_after(10)
 
 
 def test_an_overflow_after_every_request_ends_in_a_failure() -> None:

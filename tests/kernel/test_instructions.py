@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast import Agent, handoff
+from holdfast import Agent, Limits, handoff
 from holdfast.errors import ConfigError
 from holdfast.hooks import Context
 from holdfast.kernel.events import Retrying, StepStarted
@@ -226,7 +226,13 @@ async def test_compaction_keeps_the_newest_instructions_and_does_not_summarize_t
     turn = LongTurn(100)
     model = turn.model()
     told = "Use tabs. " * 400
-    agent = Agent(model=model, tools=TOOLS, policy=POLICY, instructions=lambda context: told)
+    agent = Agent(
+        model=model,
+        tools=TOOLS,
+        limits=Limits(),
+        policy=POLICY,
+        instructions=lambda context: told,
+    )
     result = await agent.run("Go.")
     assert turn.summaries > 3
     assert kinds(result.history).count("instructions") == 1

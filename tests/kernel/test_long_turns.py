@@ -6,7 +6,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from holdfast import Agent
+from holdfast import Agent, Limits
 from holdfast.testing import ports
 from tests.kernel.long_turns import POLICY, TOOLS, WINDOW, LongTurn
 
@@ -15,7 +15,7 @@ STEPS = 3_000
 
 async def test_a_turn_of_thousands_of_steps_comes_to_its_end() -> None:
     turn = LongTurn(STEPS)
-    agent = Agent(model=turn.model(), tools=TOOLS, policy=POLICY, ports=ports())
+    agent = Agent(model=turn.model(), tools=TOOLS, limits=Limits(), policy=POLICY, ports=ports())
     result = await agent.run("Go through all of it.")
     assert (result.reason, result.text) == ("stop", "Done.")
     assert result.summary.steps == STEPS + 1
@@ -51,7 +51,7 @@ async def test_the_last_steps_of_a_long_turn_cost_no_more_than_the_first() -> No
         return stream(request)
 
     model.stream = marked  # type: ignore[method-assign]
-    agent = Agent(model=model, tools=TOOLS, policy=POLICY, ports=ports())
+    agent = Agent(model=model, tools=TOOLS, limits=Limits(), policy=POLICY, ports=ports())
     sys.setprofile(calls)
     try:
         await agent.run("Go through all of it.")

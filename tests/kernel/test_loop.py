@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import tool
+from holdfast import Limits, tool
 from holdfast.errors import ConfigError, RunFailed
 from holdfast.events import Event
 from holdfast.kernel.events import (
@@ -210,10 +210,10 @@ stops.stop_after = True
 ENDINGS: dict[str, tuple[str, str | None, Any]] = {
     "text": ("stop", None, lambda: scripted(["Hi"])),
     "stop_after_tool": ("stop_after_tool", None, lambda: scripted([call("stops")], stops)),
-    "max_steps": (
-        "max_steps",
+    "limit": (
+        "limit",
         None,
-        lambda: scripted([call("look")], look, policy=Policy(max_steps=1)),
+        lambda: scripted([call("look")], look, limits=Limits(steps=1)),
     ),
     "requires_action": (
         "requires_action",

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 
-from holdfast import tool
+from holdfast import Limits, tool
 from holdfast.errors import ConfigError, RunFailed
 from holdfast.hooks import Context, Inject, Stopping
 from holdfast.kernel.errors import InvalidOutput
@@ -629,9 +629,9 @@ async def test_a_turn_that_a_tool_ends_has_no_output() -> None:
 async def test_a_turn_that_waits_or_was_interrupted_or_reached_its_limit_has_no_output() -> None:
     waits = await scripted([call("asks_client", n=1)], asks_client, output=City).run("?")
     assert (waits.reason, waits.output) == ("requires_action", None)
-    few = scripted(["a", OSLO_TEXT], output=City, policy=Policy(max_steps=1))
-    limited = await few.run("?")
-    assert (limited.reason, limited.output) == ("max_steps", None)
+    few = scripted(["a", OSLO_TEXT], output=City, limits=Limits(steps=1))
+    limited = await outcome(few.run("?"))
+    assert (limited.reason, limited.output) == ("limit", None)
     run = scripted([[say(OSLO_TEXT), pause(9)]], output=City).run("?")
     later(1, run.interrupt)
     assert ((await run).reason, (await run).output) == ("interrupted", None)

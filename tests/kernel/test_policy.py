@@ -43,7 +43,6 @@ LEAST: Final[list[tuple[type[Struct], str, float]]] = [
     (ContextLimits, "keep_results", 0),
     (ContextLimits, "relief", 1),
     (ContextLimits, "trim_to", 1),
-    (Policy, "max_steps", 1),
     (Policy, "recoveries", 0),
     (Policy, "repairs", 0),
     (Policy, "buffer", 1),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from holdfast import Limits
 from holdfast.hooks import Context
 from holdfast.kernel.events import (
     Retrying,
@@ -17,7 +18,6 @@ from holdfast.kernel.messages import Text, ToolCall, ToolResult, results_message
 from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.messages import Message
 from holdfast.models import Block, ProviderTool, Settings
-from holdfast.options import Policy
 from holdfast.testing import (
     call,
     fail,
@@ -32,6 +32,7 @@ from tests.kernel.runs import (
     kinds,
     look,
     only,
+    outcome,
     requests_of,
     results_in,
     scripted,
@@ -99,10 +100,10 @@ async def test_provider_tools_are_in_every_request_and_not_in_one_for_a_summary(
 
 
 async def test_what_only_people_see_is_not_sent() -> None:
-    agent = scripted([call("look"), "Done.", "Again."], look, policy=Policy(max_steps=1))
-    limited = await agent.run("?")
-    assert limited.reason == "max_steps"
-    await agent.run("Go on", history=limited.history)
+    agent = scripted([call("look"), "Done.", "Again."], look, limits=Limits(steps=1))
+    limited = await outcome(agent.run("?"))
+    assert limited.reason == "limit"
+    await outcome(agent.run("Go on", history=limited.history))
     assert kinds(requests_of(agent)[-1].messages) == ["prompt", "answer", "results", "prompt"]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast import Agent, Run, tool
+from holdfast import Agent, Limits, Run, tool
 from holdfast.errors import RunOver
 from holdfast.hooks import Context, Inject
 from holdfast.kernel.events import (
@@ -22,7 +22,6 @@ from holdfast.kernel.events import (
 from holdfast.kernel.messages import user_message
 from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.messages import Message, Text
-from holdfast.options import Policy
 from holdfast.testing import call, fail, finish, hang, pause, say
 from tests.kernel.runs import (
     act,
@@ -337,8 +336,8 @@ ENDS: dict[str, Callable[[], Agent]] = {
     "error": lambda: scripted([[pause(10), fail(status=401)]]),
     "escalation": lambda: scripted([[pause(10), fail(ValueError())]]),
     "requires_action": lambda: scripted([[call("asks_client", n=1), pause(10)]], asks_client),
-    "max_steps": lambda: scripted(
-        [[call("look"), pause(10)]], look, default=call("look"), policy=Policy(max_steps=1)
+    "limit": lambda: scripted(
+        [[call("look"), pause(10)]], look, default=call("look"), limits=Limits(steps=1)
     ),
     "stop": lambda: scripted([[say("Hi"), pause(10)], "I see.", "And that."]),
 }
@@ -445,7 +444,7 @@ async def test_a_follow_up_to_a_follow_up_is_delivered_too() -> None:
 
 
 async def test_a_follow_up_goes_on_after_the_limit_of_steps() -> None:
-    agent = scripted([call("look"), "Done."], look, policy=Policy(max_steps=1))
+    agent = scripted([call("look"), "Done."], look, limits=Limits(steps=1))
     run = agent.run("?")
     run.follow_up("Go on")
     result = await run
@@ -487,7 +486,7 @@ async def test_a_follow_up_that_comes_while_the_guard_is_asked_is_delivered() ->
 
 
 async def test_a_follow_up_begins_a_turn_with_new_counters() -> None:
-    agent = scripted([call("look"), "One.", call("look"), "Two."], look, policy=Policy(max_steps=2))
+    agent = scripted([call("look"), "One.", call("look"), "Two."], look, limits=Limits(steps=2))
     run = agent.run("?")
     run.follow_up("And?")
     events = await events_of(run)

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast import tool
+from holdfast import Limits, tool
 from holdfast.errors import RunFailed
 from holdfast.hooks import Context, Escalate, Inject, Stopping
 from holdfast.kernel.events import Delivered
@@ -101,9 +101,9 @@ async def test_it_may_veto_as_often_as_it_likes() -> None:
 
 async def test_its_vetoes_count_as_steps_of_the_same_turn() -> None:
     guard = Asked(*[Inject("Again.")] * 50)
-    agent = scripted([], default="Done.", guard=guard, policy=Policy(max_steps=3))
-    result = await agent.run("?")
-    assert (result.reason, result.summary.steps) == ("max_steps", 3)
+    agent = scripted([], default="Done.", guard=guard, limits=Limits(steps=3))
+    result = await outcome(agent.run("?"))
+    assert (result.reason, result.summary.steps) == ("limit", 3)
 
 
 async def test_it_may_send_the_model_on_after_a_tool_that_ends_the_turn() -> None:
@@ -189,8 +189,8 @@ async def test_it_is_not_asked_when_a_run_is_interrupted() -> None:
 
 async def test_it_is_not_asked_at_the_limit_of_steps() -> None:
     guard = Asked()
-    agent = scripted([call("look")], look, guard=guard, policy=Policy(max_steps=1))
-    assert (await agent.run("?")).reason == "max_steps"
+    agent = scripted([call("look")], look, guard=guard, limits=Limits(steps=1))
+    assert (await outcome(agent.run("?"))).reason == "limit"
     assert guard.about == []
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from holdfast import Limits
 from holdfast.errors import ConfigError
 from holdfast.models import ProviderTool, Settings
-from holdfast.options import Policy
 from holdfast.testing import call, fail
-from tests.kernel.runs import act, look, requests_of, scripted
+from tests.kernel.runs import act, look, outcome, requests_of, scripted
 
 
 def choices(agent: Any) -> list[str | None]:
@@ -39,9 +39,9 @@ async def test_a_failed_attempt_does_not_end_the_requirement() -> None:
 
 async def test_a_call_may_be_required_of_every_answer() -> None:
     settings = Settings(tool_choice="required", tool_choice_for="every_answer")
-    agent = scripted([], look, default=call("look"), settings=settings, policy=Policy(max_steps=4))
-    result = await agent.run("?")
-    assert result.reason == "max_steps"
+    agent = scripted([], look, default=call("look"), settings=settings, limits=Limits(steps=4))
+    result = await outcome(agent.run("?"))
+    assert result.reason == "limit"
     assert choices(agent) == ["required"] * 4
 
 

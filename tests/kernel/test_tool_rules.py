@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast import Run, tool
+from holdfast import Limits, Run, tool
 from holdfast.hooks import Context, Inject, Stopping
 from holdfast.kernel.events import Retrying, ToolFinished, ToolStarted
 from holdfast.kernel.messages import user_message
@@ -136,7 +136,7 @@ async def test_steering_and_a_veto_after_a_stop_after_tool_both_reach_the_model(
 
 
 async def test_it_counts_before_the_limit_of_steps() -> None:
-    agent = scripted([call("hand_in")], hand_in, policy=Policy(max_steps=1))
+    agent = scripted([call("hand_in")], hand_in, limits=Limits(steps=1))
     assert (await agent.run("?")).reason == "stop_after_tool"
 
 

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from holdfast.kernel.limits import Totals
 from holdfast.kernel.messages import (
     Message,
     Text,
@@ -83,7 +84,24 @@ class Rescan:
             began=max((at for at, m in enumerate(self.history, 1) if is_prompt(m)), default=0),
             instructions=self.instructions(self.history),
             instructed=any(m.kind == "instructions" for m in self.this_turn),
+            used=self.used(),
         )
+
+    def used(self) -> Totals:
+        begins = (at for at, m in enumerate(self.history, 1) if is_prompt(m) or m.limit is not None)
+        total = Totals()
+        for message in self.history[max(begins, default=0) :]:
+            hidden, usage = message.visibility == "user", message.usage or Usage()
+            spent = Totals(
+                steps=int(message.kind == "answer" and not hidden),
+                tokens=usage.context,
+                cost=usage.cost or 0.0,
+                seconds=(message.runtime or 0) / 1_000,
+            )
+            total += spent
+            if message.kind == "results" and not hidden:
+                total += Totals(seconds=seconds_of(message.results))
+        return total
 
     def instructions(self, messages: Sequence[Message]) -> Message | None:
         return next((m for m in reversed(messages) if m.kind == "instructions"), None)
@@ -169,6 +187,17 @@ class Rescan:
         if used is not None and used.context:
             return used.context - used.output
         return Rescan(self.seen[: len(self.seen) - len(behind) + first]).size()
+
+
+def seconds_of(made: Sequence[ToolResult]) -> float:
+    """Seconds in which at least one of these calls ran."""
+    ran = {
+        second
+        for one in made
+        if one.started_at is not None and one.finished_at is not None
+        for second in range(one.started_at // 1_000_000, one.finished_at // 1_000_000)
+    }
+    return float(len(ran))
 
 
 def counting(messages: Sequence[Message]) -> list[Message]:

@@ -28,6 +28,7 @@ from holdfast.chat.errors import ChatError
 from holdfast.cli import settings
 from holdfast.cli.agent_fields import data_fields
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.limits import Limits
 from holdfast.kernel.policy import Calls, ContextLimits, Policy, Retry, Stream, Wording
 from holdfast.live import buffer
 from holdfast.live.delta_fragments import Fragment
@@ -411,12 +412,16 @@ INSTEAD: Final[Mapping[str, str]] = {
     "`[agents.NAME.settings.options.anthropic]`",
     "agents.NAME.policy.context.model": "the model that writes summaries, or a list; by default "
     "the agent's",
-    "agents.NAME.policy.max_steps": "the same as `agents.NAME.max_steps`",
     "agents.NAME.instructions_file": "the system prompt, from a file next to this one",
     "agents.NAME.dir": "the directory of the bundled tools; by default the directory of this file, "
     "or `workspace` in the data directory if this file is in a home directory or `/`",
     "agents.NAME.effort": "reasoning effort; by default the provider's",
-    "agents.NAME.max_steps": "maximum number of model answers in one turn",
+    "agents.NAME.limits.steps": "maximum number of model answers in one turn; by default 100",
+    "agents.NAME.limits.tokens": "maximum tokens in one turn: input, cached input and output",
+    "agents.NAME.limits.cost": "maximum cost of one turn in US dollars, for models with a known "
+    "price",
+    "agents.NAME.limits.seconds": "maximum seconds in one turn: answers of models and calls of "
+    "tools",
     "server.urls": "public URLs, if they differ from the listening address",
     "server.team": "several users, each with their own token ([team mode](#team-mode))",
     "log.level": "lowest level that is logged: `debug`, `info`, `warning`, `error`",
@@ -491,7 +496,7 @@ def attribute_words(kind: type[Any]) -> dict[str, str]:
     return words
 
 
-OPTIONS: Final = (Policy, Retry, Stream, Calls, ContextLimits, Wording, WorkerOptions)
+OPTIONS: Final = (Limits, Policy, Retry, Stream, Calls, ContextLimits, Wording, WorkerOptions)
 
 # --- pages ---------------------------------------------------------------------------------------
 

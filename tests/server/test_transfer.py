@@ -13,6 +13,7 @@ import pytest
 from msgspec import structs
 
 from holdfast.chat import doctor, handle, row_lock
+from holdfast.chat.export import EXPORT_FORMAT
 from holdfast.chat.files import add_file
 from holdfast.chat.transitions import lifecycle
 from holdfast.kernel.messages import File
@@ -197,7 +198,9 @@ BROKEN: Final[Mapping[str, Callable[[str], str | bytes]]] = {
     "empty": lambda text: "",
     "no JSON": lambda text: "no json",
     "no UTF-8": lambda text: b"\xff",
-    "of a later version": lambda text: text.replace('"format":3', '"format":4'),
+    "of a later version": lambda text: text.replace(
+        f'"format":{EXPORT_FORMAT}', f'"format":{EXPORT_FORMAT + 1}'
+    ),
     "with a gap": lambda text: "\n".join((text.splitlines()[0], text.splitlines()[2])),
     "of the year 30000": lambda text: text.replace('"created_at":', '"created_at":9'),
     "with an impossible runtime": lambda text: text.replace(
@@ -297,7 +300,7 @@ async def test_an_export_may_leave_the_bytes_out(db: Database, clock: Clock) -> 
     async with serving_api(db, [agent(["nice", "yes"], clock)], clock=clock) as api:
         id = await with_files(api)
         data = (await api.get(f"/chats/{id}/export", files=False)).body
-        assert b'"type":"chat","format":3' in data
+        assert f'"type":"chat","format":{EXPORT_FORMAT}'.encode() in data
         assert len(data.splitlines()) == 5
         status, _, headers = await api.ask("HEAD", f"/chats/{id}/export")
         assert (status, headers["Content-Type"]) == (200, "application/x-ndjson; charset=utf-8")

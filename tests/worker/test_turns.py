@@ -7,6 +7,7 @@ from math import nan
 import anyio
 import pytest
 
+from holdfast import Limits
 from holdfast.chat.journal import read_journal
 from holdfast.chat.queries import read_messages, spent
 from holdfast.chat.rows import ChatRow
@@ -202,12 +203,13 @@ async def test_what_is_said_meanwhile_ends_the_wait_for_the_next_attempt(
 
 async def test_a_turn_that_reaches_its_limit_says_so(db: Database, clock: Clock) -> None:
     script = [call("add", a=1, b=1)] * 3
-    async with living(db, script, [add], clock=clock, policy=Policy(max_steps=2)) as life:
+    async with living(db, script, [add], clock=clock, limits=Limits(steps=2)) as life:
         chat = await life.rest(await life.begin())
         assert chat.outcome is not None
-        assert chat.outcome.reason == "max_steps"
+        assert chat.outcome.reason == "limit"
         assert (await life.lines(chat.id))[-1] == (
-            "note: Stopped: this turn reached its limit of 2 steps."
+            "note: Stopped: this turn used 2 of 2 steps. Continue to allow the same again, or "
+            "raise limits.steps of the agent."
         )
 
 

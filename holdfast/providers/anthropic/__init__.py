@@ -95,6 +95,10 @@ class Anthropic:
     def efforts(self) -> tuple[Effort, ...] | None:
         return self.profile.efforts
 
+    @property
+    def priced(self) -> bool:
+        return self.profile.price is not None
+
     def stream(self, request: Request) -> AsyncIterator[Delta]:
         if request.provider_tools:  # nothing else makes an answer pause
             return self._stream_with_pauses(request)

@@ -34,6 +34,7 @@ class Demo:
     """The demo model. It is not a language model, and says so."""
 
     name: Final = "demo:demo"
+    priced: Final = True
 
     def __init__(self, *, pace: float = 0.01, window: int = 32_000) -> None:
         """`pace`: seconds between words, so that an answer can be seen to arrive; 0 for none."""

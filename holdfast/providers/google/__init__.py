@@ -93,6 +93,10 @@ class Google:
     def efforts(self) -> tuple[Effort, ...] | None:
         return self.profile.efforts
 
+    @property
+    def priced(self) -> bool:
+        return self.profile.price is not None
+
     def stream(self, request: Request) -> AsyncIterator[Delta]:
         body, notices = encode(request, self.name, self._provider, self.profile)
         call = WireRequest(self._url, self._headers, body, notices, self.name)

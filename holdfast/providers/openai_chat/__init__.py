@@ -85,6 +85,10 @@ class OpenAIChat:
         efforts = endpoint.efforts
         return EFFORTS if efforts is None and endpoint.ignores_efforts else efforts
 
+    @property
+    def priced(self) -> bool:
+        return self.profile.price is not None or self._endpoint.quirks.reports_cost
+
     def stream(self, request: Request) -> AsyncIterator[Delta]:
         quirks = self._endpoint.quirks
         decoder = ChatDecoder(

@@ -108,6 +108,8 @@ class Quirks(Value, frozen=True, kw_only=True):
     stream_usage: bool = True
     """Whether `stream_options.include_usage` is known. Mistral refuses it and reports usage without
     it."""
+    reports_cost: bool = False
+    """Whether each answer states its cost."""
     top_k: bool = False
     """Whether `top_k` is known: on vLLM, llama.cpp, LM Studio, OpenRouter, Together and
     Fireworks."""
@@ -188,6 +190,7 @@ QUIRKS: Final[Mapping[str, Quirks]] = {
         urls=("image", "pdf"),
         effort="reasoning",
         replay="reasoning_details",
+        reports_cost=True,
         top_k=True,
         strict=True,
         structured_with_tools=True,

@@ -92,6 +92,10 @@ class OpenAIResponses:
     def efforts(self) -> tuple[Effort, ...] | None:
         return self.profile.efforts
 
+    @property
+    def priced(self) -> bool:
+        return self.profile.price is not None
+
     def stream(self, request: Request) -> AsyncIterator[Delta]:
         encoded = self._encode(request, self._sends_reasoning)
         given_for = digest(_flat(encoded.items)) if self._chains else None

@@ -70,6 +70,15 @@ class PydanticAI:
         self.window = window or self._model.context_window
         self._settings = cast("ModelSettings", dict(settings or {}))
 
+    @property
+    def priced(self) -> bool:
+        """Whether pydantic-ai knows the price of the model."""
+        from holdfast.providers.pydantic_ai.decoder import cost_of
+
+        model = self._model
+        nothing = ModelResponse(parts=[], model_name=model.model_name, provider_name=model.system)
+        return cost_of(nothing) is not None
+
     async def stream(self, request: Request) -> AsyncGenerator[Delta]:
         from holdfast.providers.pydantic_ai.decoder import PydanticDecoder, is_complete, joined
         from holdfast.providers.pydantic_ai.failure import translated

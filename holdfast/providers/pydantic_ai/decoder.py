@@ -324,11 +324,12 @@ def usage_of(response: ModelResponse, last: RequestUsage | None = None) -> Usage
         used.output_reasoning_tokens,
         read.cache_read_tokens,
         read.cache_write_tokens,
-        _cost(response),
+        cost_of(response),
     )
 
 
-def _cost(response: ModelResponse) -> float | None:
+def cost_of(response: ModelResponse) -> float | None:
+    """Cost in US dollars; None without a known price."""
     if response.usage.cost is not None:
         return float(response.usage.cost)
     try:

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from typing import Any, assert_type
 
 import holdfast
-from holdfast import Agent, Run, RunResult, SyncRun, Tool, ToolContext, approve, handoff, tool
+from holdfast import (
+    Agent,
+    Limits,
+    Run,
+    RunResult,
+    SyncRun,
+    Tool,
+    ToolContext,
+    approve,
+    handoff,
+    tool,
+)
 from holdfast.errors import RunFailed
 from holdfast.events import OutputDelta, TextDelta
 from holdfast.hooks import Context, Deny, Inject, Stopping
@@ -133,7 +144,8 @@ clerk = Agent(
     guard=guard,
     active=active,
     project=project,
-    policy=Policy(max_steps=9),
+    limits=Limits(steps=9),
+    policy=Policy(buffer=9),
 )
 assert_type(clerk, Agent[Shop, Invoice])
 assert_type(clerk.replace(name="b", settings=Settings(temperature=0)), Agent[Shop, Invoice])

@@ -10,6 +10,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from holdfast import Limits
 from holdfast.chat.rows import JournalCall, Status
 from holdfast.hooks import Context
 from holdfast.kernel.decide import Approved, Recorded
@@ -691,18 +692,19 @@ SCENARIOS: Final = (
         ],
     ),
     Scenario(
-        name="max_steps",
+        name="limit",
         turn=never_ends,
         tools=[add],
         person=asks,
-        agent={"policy": Policy(max_steps=2)},
+        agent={"limits": Limits(steps=2)},
         ends=[
             (
-                "= idle max_steps",
+                "= idle limit",
                 "prompt Hi",
                 *("answer →add-1", "results <add-1 ok 2>"),
                 *("answer →add-2", "results <add-2 ok 3>"),
-                "note Stopped: this turn reached its limit of 2 steps.",
+                "note Stopped: this turn used 2 of 2 steps. Continue to allow the same again, or "
+                "raise limits.steps of the agent.",
             )
         ],
     ),

@@ -165,7 +165,7 @@ export interface Schemas {
   };
   /** The result of a chat that is idle, in error, or waiting for an action. */
   ChatResult: {
-    reason: "error" | "interrupted" | "max_steps" | "requires_action" | "stop" | "stop_after_tool" | null;
+    reason: "error" | "interrupted" | "limit" | "requires_action" | "stop" | "stop_after_tool" | null;
     text: string;
     failure: Schemas["Failure"] | null;
     actions: Array<Schemas["Pending"]>;
@@ -404,6 +404,13 @@ export interface Schemas {
     /** @default null */
     agent?: string | null;
   };
+  /** The limit that ended a turn: which one, how much was used, and how much was allowed. */
+  LimitReached: {
+    name: "cost" | "seconds" | "steps" | "tokens";
+    scope: "chat" | "day" | "run" | "turn" | "user";
+    used: number;
+    maximum: number;
+  };
   /** Query of `GET /chats`. */
   ListChats: {
     /** @default null */
@@ -524,6 +531,8 @@ export interface Schemas {
     runtime?: number | null;
     /** @default null */
     evaluation?: Schemas["Evaluation"] | null;
+    /** @default null */
+    limit?: Schemas["LimitReached"] | null;
   };
   /** A page of messages, in the order of the conversation. */
   MessagePage: {
@@ -985,11 +994,13 @@ export interface Schemas {
   };
   /** How the last turn ended. */
   TurnOutcome: {
-    reason: "error" | "interrupted" | "max_steps" | "requires_action" | "stop" | "stop_after_tool";
+    reason: "error" | "interrupted" | "limit" | "requires_action" | "stop" | "stop_after_tool";
     /** @default 0 */
     steps?: number;
     /** @default null */
     cut_by?: "content_filter" | "length" | null;
+    /** @default null */
+    limit?: Schemas["LimitReached"] | null;
   };
   /** Query of an upload. */
   UploadQuery: {

@@ -16,6 +16,7 @@ export type File = Schemas["File"];
 export type Source = Schemas["Source"];
 export type Usage = Schemas["Usage"];
 export type Failure = Schemas["Failure"];
+export type LimitReached = Schemas["LimitReached"];
 export type Queued = Schemas["Queued"];
 export type Pending = Schemas["Pending"];
 export type Fragment = Schemas["DeltaData"]["fragment"];

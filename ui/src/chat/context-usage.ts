@@ -120,8 +120,8 @@ function idleWords({ outcome }: Snapshot): string {
       return "Ready";
     case "interrupted":
       return "Interrupted";
-    case "max_steps":
-      return "Stopped at the step limit";
+    case "limit":
+      return "Stopped at a limit";
     default:
       return "Done";
   }

@@ -18,7 +18,7 @@ export function chatStatusOf(chat: Chat, isOpen = false): ChatStatus {
   if (chat.status === "interrupting") return "stopping";
   // The open chat counts as read before the server confirms it.
   if (chat.unread && !isOpen) return "unread";
-  if (chat.outcome?.reason === "max_steps") return "stopped";
+  if (chat.outcome?.reason === "limit") return "stopped";
   return "idle";
 }
 
@@ -28,7 +28,7 @@ export const STATUS_LABELS: Readonly<Record<ChatStatus, string>> = {
   stopping: "stopping",
   waiting: "waiting for you",
   failed: "failed",
-  stopped: "stopped at the step limit",
+  stopped: "stopped at a limit",
   unread: "unread",
   idle: "",
 };
@@ -45,7 +45,7 @@ export function statusLineOf(chat: Chat, defaultModel: string | null = null): st
   if (chat.status === "requires_action") return "Waiting for a subagent";
   if (chat.status === "interrupting") return "Stopping…";
   if (chat.mine === false) return chat.owner_name ?? "Someone else";
-  if (chat.outcome?.reason === "max_steps") return "Stopped at the step limit";
+  if (chat.outcome?.reason === "limit") return "Stopped at a limit";
   return modelName(chat.model ?? defaultModel) ?? chat.agent;
 }
 

@@ -15,7 +15,7 @@ import { memo, type ReactNode, useEffect, useRef, useState } from "react";
 import { Link } from "wouter";
 import { clockSkew } from "../api/clock-skew";
 import { outage } from "../api/outage";
-import type { Failure, Part } from "../api/types";
+import type { Failure, LimitReached, Part } from "../api/types";
 import { useIsReadOnly } from "../approvals/read-only";
 import { useStore } from "../reactive/store";
 import type { OpenChat } from "../store/open-chat";
@@ -24,6 +24,7 @@ import { Button } from "../ui/button";
 import { useSecondsUntil } from "../ui/clock";
 import { useFocusFallback } from "../ui/focus";
 import { attempt, notify } from "../ui/notices";
+import { limitText, limitTitle } from "./limit";
 import { Note } from "./note-rows";
 import { Bubble } from "./prompt-row";
 import { announcement, endReason, failureTitle, isKeyProblem, type Tail, tailOf } from "./tail";
@@ -167,8 +168,8 @@ const StatusLine = memo(
         return <FailedTurn chat={chat} failure={tail.failure} />;
       case "reconnecting":
         return <Reconnecting retryAt={tail.retryAt} tries={tail.tries} />;
-      case "max_steps":
-        return <MaxSteps chat={chat} steps={tail.steps} />;
+      case "limit":
+        return <LimitBanner chat={chat} limit={tail} />;
       case "stranded":
         return <Stranded />;
       default:
@@ -346,19 +347,18 @@ function Reconnecting({ retryAt, tries }: ReconnectingProps) {
   );
 }
 
-function MaxSteps({ chat, steps }: { readonly chat: OpenChat; readonly steps: number }) {
+function LimitBanner({ chat, limit }: { readonly chat: OpenChat; readonly limit: LimitReached }) {
   const isReadOnly = useIsReadOnly(chat.id);
-  const title = steps > 0 ? `Stopped after ${steps} steps` : "Stopped at the step limit";
   return (
     <Banner
       look="info"
       icon={<OctagonX size={16} />}
-      title={title}
+      title={limitTitle(limit)}
       action={
         !isReadOnly && <Button onClick={() => chat.send("Continue.", "queue")}>Continue</Button>
       }
     >
-      <p>This is the agent's limit for one turn. Continue, or send another message.</p>
+      <p>{limitText(limit)}</p>
     </Banner>
   );
 }

@@ -71,9 +71,10 @@ describe("the end of the timeline", () => {
     });
   });
 
-  it("shows that the step limit was reached", () => {
-    const outcome = { reason: "max_steps", steps: 40 } as const;
-    expect(tail({ outcome })).toEqual({ is: "max_steps", steps: 40 });
+  it("shows the limit that was reached", () => {
+    const limit = { name: "steps", scope: "turn", used: 40, maximum: 40 } as const;
+    const outcome = { reason: "limit", steps: 40, limit } as const;
+    expect(tail({ outcome })).toEqual({ is: "limit", ...limit });
   });
 
   it("shows that a chat is archived, before its outcome", () => {

@@ -1,7 +1,7 @@
 /** The chat's status at the end of the timeline: working, retrying, failed, disconnected. Pure. */
 
 import type { StreamState } from "../api/event-stream";
-import type { Failure, Snapshot } from "../api/types";
+import type { Failure, LimitReached, Snapshot } from "../api/types";
 import type { LiveOutput } from "../store/live-output";
 
 export type Tail =
@@ -17,7 +17,7 @@ export type Tail =
   | { readonly is: "working" }
   | { readonly is: "waiting"; readonly people: number; readonly agents: number }
   | { readonly is: "stopped" }
-  | { readonly is: "max_steps"; readonly steps: number }
+  | ({ readonly is: "limit" } & LimitReached)
   | { readonly is: "archived" }
   | { readonly is: "rest" };
 
@@ -59,9 +59,7 @@ function resting(chat: Snapshot, actions: TailInput["actions"]): Tail {
   }
   if (chat.archived) return { is: "archived" };
   if (chat.outcome?.reason === "interrupted") return { is: "stopped" };
-  if (chat.outcome?.reason === "max_steps") {
-    return { is: "max_steps", steps: chat.outcome.steps ?? 0 };
-  }
+  if (chat.outcome?.limit != null) return { is: "limit", ...chat.outcome.limit };
   return { is: "rest" };
 }
 
