@@ -3,7 +3,8 @@
 Write an agent once, and run it in your process, or as durable chats on SQLite or PostgreSQL.
 
 - `Agent`, `tool`, `Limits`, `Run`: an agent, its tools and limits, and one run of it in memory.
-- `open`, `connect`: durable chats in this process, or on a server. `Host` and `Chat` are handles.
+- `open`, `connect`: durable chats in this process, or on a server. `Host` and `Chat` are handles;
+  `Budgets` limits what chats and users may spend.
 - `serve`, `serve_sync`: a server with your agents: the API, the web page and a worker.
 - `asgi`, `holdfast.web`: the API of a host, mounted into a web application with its own users.
 - `holdfast.messages`, `events`, `errors`: what a history, a stream and a failure consist of.

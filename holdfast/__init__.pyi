@@ -37,6 +37,7 @@ from holdfast import (
 from holdfast.agent import Agent as Agent
 from holdfast.agent import approve as approve
 from holdfast.blocking import SyncRun as SyncRun
+from holdfast.chat.budgets import Budgets as Budgets
 from holdfast.chat.handle import Chat as Chat
 from holdfast.chat.host import Host as Host
 from holdfast.client.connect import connect as connect

@@ -6,6 +6,10 @@
 
 from __future__ import annotations
 
+from holdfast.chat.budgets import (
+    BudgetReport as BudgetReport,
+    BudgetState as BudgetState,
+)
 from holdfast.chat.client_tools import (
     ClientTool as ClientTool,
 )

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from holdfast.agent import Agent
+from holdfast.chat.budgets import NO_BUDGETS, BudgetCheck, Budgets
 from holdfast.chat.change_feed import Feed
 from holdfast.chat.handle import HostContext
 from holdfast.chat.host import Host
@@ -77,17 +78,18 @@ def _titling(
     ports: Ports,
     titles: bool | str | Model,
     observer: Observer,
+    budgets: BudgetCheck,
 ) -> Titles | None:
     if titles is False:
         return None
     if titles is True:
-        return Titles(db, agents, ports, observer=observer)
+        return Titles(db, agents, ports, observer=observer, budgets=budgets)
     if isinstance(titles, str):
         from holdfast.providers.model_factory import configured_model
 
         titles = configured_model(titles)
     check_model(titles)
-    return Titles(db, agents, ports, titles, observer)
+    return Titles(db, agents, ports, titles, observer, budgets)
 
 
 # --- beginning and end --------------------------------------------------------------------------
@@ -102,18 +104,21 @@ async def serving(
     worker: WorkerOptions | None = WorkerOptions(),  # noqa: B008 - frozen
     titles: bool | str | Model = True,
     observer: Observer = UNOBSERVED,
+    budgets: Budgets = NO_BUDGETS,
     url: str | None = None,
 ) -> AsyncIterator[Host]:
     """Run a host over an open database. `url`: address at which other processes reach this one."""
     world, named = ports or Ports(), _by_name(agents)
     if not isinstance(worker, WorkerOptions | None):
         raise ConfigError(f"worker is {worker!r}: use WorkerOptions(…), or None for no worker")
-    options, live = worker or WorkerOptions(), Live()
+    if not isinstance(budgets, Budgets):
+        raise ConfigError(f"budgets is {budgets!r:.80}: use Budgets(…)")
+    options, live, check = worker or WorkerOptions(), Live(), BudgetCheck(budgets)
     limits = StrandedLimits(int(options.lease * MICRO), int(options.stranded * MICRO))
     feed = Feed(db, live, limits, options.poll)
-    named_by = _titling(db, named, world, titles, observer)
+    named_by = _titling(db, named, world, titles, observer, check)
     rewrite = None if named_by is None else named_by.rewrite
-    host = Host(HostContext(db, named, feed, world, worker is not None, rewrite))
+    host = Host(HostContext(db, named, feed, world, worker is not None, rewrite, check))
     end = db.listen(feed.receive_notice)
     try:
         if worker is None:
@@ -130,6 +135,7 @@ async def serving(
             on_idle=named_by,
             needs_follow_up=None if named_by is None else named_by.without_title,
             observer=observer,
+            budgets=check,
         )
         feed.worker = driving.id
         async with driving.running():
@@ -156,6 +162,7 @@ async def open(
     worker: WorkerOptions | None = WorkerOptions(),  # noqa: B008 - frozen
     titles: bool | str | Model = True,
     observer: Observer = UNOBSERVED,
+    budgets: Budgets = NO_BUDGETS,
     listen_url: str | None = None,
 ) -> AsyncIterator[Host]:
     """Open a database and drive its chats, for as long as the block lasts.
@@ -164,8 +171,9 @@ async def open(
     resumed at once. `worker=None` stores and reads chats and leaves driving them to other
     processes. `titles` generates a title after a chat's first turn: with the chat's own model, or
     with the one given. `observer` is notified of what the worker does: `MetricsObserver`, `Tracing`
-    or your own; `holdfast.instrument` observes the whole process. `listen_url` is the same database
-    without a pooler, if `url` leads through one.
+    or your own; `holdfast.instrument` observes the whole process. `budgets` are limits of each
+    chat, of each user, and of a user's day. `listen_url` is the same database without a pooler, if
+    `url` leads through one.
     """
     from holdfast.store.url import open_database, warn_of_polling
 
@@ -176,7 +184,13 @@ async def open(
             url, now=world.now, listen_url=listen_url, new_id=world.new_id
         ) as db:
             async with serving(
-                db, checked, ports=world, worker=worker, titles=titles, observer=observer
+                db,
+                checked,
+                ports=world,
+                worker=worker,
+                titles=titles,
+                observer=observer,
+                budgets=budgets,
             ) as host:
                 warn_of_polling(db, (worker or WorkerOptions()).poll)
                 # Readers that still wait then query once more, and find the database closed.

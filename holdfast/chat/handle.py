@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from holdfast.agent import Agent, Resolution
 from holdfast.chat import export, queries
+from holdfast.chat.budgets import BudgetCheck, BudgetReport, set_budget_of_chat
 from holdfast.chat.change_feed import Feed
 from holdfast.chat.client_tools import ClientTool, check_client_tools
 from holdfast.chat.errors import ChatArchived, InvalidInput, NothingWaits
@@ -45,6 +46,7 @@ from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.chat.transitions.user import Edited, Sent
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.foreign_attributes import answer_foreign_attributes
+from holdfast.kernel.limits import Limits
 from holdfast.kernel.messages import Message, Prompt, encode, user_message
 from holdfast.kernel.model import Effort, check_effort, check_usable
 from holdfast.kernel.ports import Ports
@@ -71,8 +73,10 @@ class HostContext:
         ports: Ports,
         runs_here: bool,
         rewrite: RewriteTitle | None = None,
+        budgets: BudgetCheck | None = None,
     ) -> None:
         self.db = db
+        self.budgets = BudgetCheck() if budgets is None else budgets
         self.agents = agents
         self.feed = feed
         self.ports = ports
@@ -161,6 +165,14 @@ class Chat(ChatHandle):
 
     async def usage(self, *, tree: bool = False) -> Spent:
         return await self._ask(queries.spent, tree=tree)
+
+    async def budget(self) -> BudgetReport:
+        return await self._ask(self._context.budgets.report_of_chat)
+
+    async def set_budget(self, limits: Limits | None) -> BudgetReport:
+        await self._db.write(lambda tx: set_budget_of_chat(tx, self.id, limits))
+        self._context.budgets.some_are_stored()
+        return await self.budget()
 
     async def _ask(self, query: Callable[..., Awaitable[T]], **options: Any) -> T:
         return await ask(self._db, self.id, query, **options)

@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 
 from holdfast.agent import Agent
 from holdfast.chat import queries
+from holdfast.chat.budgets import BudgetReport, Budgets, set_budget
 from holdfast.chat.change_feed import Feed
 from holdfast.chat.client_tools import ClientTool, check_client_tools
 from holdfast.chat.errors import ChatNotFound, InvalidInput
@@ -152,6 +153,18 @@ class Host(ChatHost):
         except ConfigError:
             return None
         return model
+
+    async def budgets(self, owner: str = "") -> BudgetReport:
+        check_text("owner", owner)
+        return await self._context.db.read(lambda tx: self._context.budgets.report(tx, owner))
+
+    async def set_budgets(self, budgets: Budgets | None, *, owner: str = "") -> BudgetReport:
+        check_text("owner", owner)
+        if not isinstance(budgets, Budgets | None):
+            raise InvalidInput(f"budgets is {budgets!r:.80}: use Budgets(…), or None")
+        await self._context.db.write(lambda tx: set_budget(tx, "user", owner, budgets))
+        self._context.budgets.some_are_stored()
+        return await self.budgets(owner)
 
     def agent(self, name: str | None = None) -> Agent[Any, Any]:
         """Return the agent of this name; the first agent when no name is given. Raises

@@ -16,6 +16,7 @@ import anyio
 from msgspec import structs
 
 from holdfast.chat import files, queries
+from holdfast.chat.budgets import BudgetCheck
 from holdfast.chat.child_reports import list_children
 from holdfast.chat.errors import ChatNotFound, Fenced
 from holdfast.chat.journal import read_journal
@@ -29,6 +30,7 @@ from holdfast.kernel.decide import CallState
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.history import History
 from holdfast.kernel.hook_context import ChatInfo, Context
+from holdfast.kernel.limits import LimitReached
 from holdfast.kernel.messages import Message
 from holdfast.kernel.model_context import Trim
 from holdfast.kernel.observer import Stretch
@@ -233,6 +235,13 @@ class FencedChat:
         chat_id = self.chat.id
         return await self._until_available(
             lambda: self._db.read(lambda tx: list_children(tx, chat_id), short=True)
+        )
+
+    async def budget_reached(self, budgets: BudgetCheck) -> LimitReached | None:
+        """Return the budget that keeps the chat from calling a model; None if it may."""
+        chat = self.chat
+        return await self._until_available(
+            lambda: self._db.read(lambda tx: budgets.reached(tx, chat), short=budgets.is_short)
         )
 
     # --- changes by others ---

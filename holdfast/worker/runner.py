@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from holdfast.agent import Agent
+from holdfast.chat.budgets import BudgetCheck
 from holdfast.chat.child_reports import awaited_by
 from holdfast.chat.errors import ChatError, ChatNotFound, Fenced, TooDeep
 from holdfast.chat.rows import Charge, ChatRow, Status, TurnOutcome
@@ -96,8 +97,10 @@ class Runner:
         options: WorkerOptions,
         on_idle: Callable[[ChatRow], None],
         observer: Observer = UNOBSERVED,
+        budgets: BudgetCheck | None = None,
     ) -> None:
         self._db = db
+        self._budgets = BudgetCheck() if budgets is None else budgets
         self._live = live
         self._options = options
         self._on_idle = on_idle
@@ -353,6 +356,8 @@ class Runner:
         match decision:
             case CallModel() | LoadContext() if self._agent_changed():
                 return await self._hand_over()
+            case CallModel() | LoadContext() | Compact() if await self._stopped_by_budget():
+                return False
             case CallModel():
                 return await self._answer()
             case RunCalls(calls):
@@ -381,6 +386,19 @@ class Runner:
                 raise self._over_limit(over_limit(turn, rules))
             case _:
                 assert_never(decision)
+        return True
+
+    async def _stopped_by_budget(self) -> bool:
+        """Stop the turn if a budget is reached: no model is called, and the queue stays."""
+        if not self._budgets.applies:
+            return False
+        limit = await self._fenced.budget_reached(self._budgets)
+        if limit is None:
+            return False
+        failure = Failure("budget", limit.sentence)
+        await self._fenced.write(runner.fail, failure)
+        self._observer.turned("error", failure)
+        LOG.warning("chat %s: %s", self.chat_id, failure.message)
         return True
 
     def _agent_changed(self) -> bool:

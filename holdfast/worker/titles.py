@@ -15,6 +15,7 @@ import anyio
 
 from holdfast.agent import Agent
 from holdfast.chat import queries
+from holdfast.chat.budgets import BudgetCheck
 from holdfast.chat.errors import ChatNotFound, InvalidInput, TitleFailed
 from holdfast.chat.idempotency import Key, once
 from holdfast.chat.rows import Charge, ChatRow
@@ -50,6 +51,10 @@ class Unusable(Exception):
         super().__init__(f"the model answered {text[:80]!r}")
 
 
+class NoBudget(Exception):
+    """A budget is used up, so that no model is called."""
+
+
 class Titles:
     """Writes the titles of chats that have become idle."""
 
@@ -60,6 +65,7 @@ class Titles:
         ports: Ports,
         model: Model | None = None,
         observer: Observer = UNOBSERVED,
+        budgets: BudgetCheck | None = None,
     ) -> None:
         """`model` writes the titles; by default each chat's own model does."""
         self._db = db
@@ -67,6 +73,7 @@ class Titles:
         self._ports = ports
         self._model = model
         self._observer = observer
+        self._budgets = BudgetCheck() if budgets is None else budgets
 
     async def __call__(self, chat: ChatRow) -> None:
         if chat.parent_id is not None or chat.titled_by is not None or chat.error is not None:
@@ -123,6 +130,7 @@ class Titles:
         """Have a model write a title. Adds the usage to `charges`, also on failure."""
         agent = self._agents[chat.agent]
         model = self._writer_of(agent, chat)
+        await self._check_budget(chat)
         with anyio.fail_after(TITLE_TIMEOUT):
             for effort in _efforts_for(model):
                 assembly = Assembly(model.name, self._ports)
@@ -139,6 +147,12 @@ class Titles:
         if title is None:
             raise Unusable(assembly.message().text)
         return title
+
+    async def _check_budget(self, chat: ChatRow) -> None:
+        if self._budgets.applies:
+            limit = await self._db.read(lambda tx: self._budgets.reached(tx, chat))
+            if limit is not None:
+                raise NoBudget(limit.sentence)
 
     def _cost(self, assembly: Assembly) -> Sequence[Charge]:
         if assembly.usage is None:
@@ -169,7 +183,9 @@ def _reason(error: Exception) -> str:
     """Explain to people why there is no title."""
     if isinstance(error, TimeoutError):
         return f"the model took more than {TITLE_TIMEOUT:g} s"
-    return str(error) if isinstance(error, Unusable) else classify(error).message.rstrip(".")
+    if isinstance(error, (Unusable, NoBudget)):
+        return str(error)
+    return classify(error).message.rstrip(".")
 
 
 def _efforts_for(model: Model) -> tuple[Effort | None, ...]:

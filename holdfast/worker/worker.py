@@ -15,6 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from holdfast.agent import Agent
+from holdfast.chat.budgets import BudgetCheck
 from holdfast.chat.deleted_or_unshared import forget_tombstones
 from holdfast.chat.errors import ChatError
 from holdfast.chat.idempotency import forget_old_keys
@@ -88,8 +89,10 @@ class Worker:
         on_idle: IdleHook | None = None,
         needs_follow_up: FollowUpQuery | None = None,
         observer: Observer = UNOBSERVED,
+        budgets: BudgetCheck | None = None,
     ) -> None:
         self._db = db
+        self._budgets = BudgetCheck() if budgets is None else budgets
         self._live = live
         self._agents = agents
         self._ports = ports
@@ -148,6 +151,7 @@ class Worker:
     @asynccontextmanager
     async def _working(self) -> AsyncIterator[None]:
         await self._db.write(lambda tx: claims.write_heartbeat(tx, self._me))
+        await self._db.read(self._budgets.refresh)
         stop_listening = self._db.listen(self._on_notice)
         block_error: BaseException | None = None
         try:
@@ -315,7 +319,14 @@ class Worker:
             return
         agent = self._agents[chat.agent].durable
         runner = Runner(
-            self._db, self._live, agent, chat, self._options, self._follow_up_on, self._observer
+            self._db,
+            self._live,
+            agent,
+            chat,
+            self._options,
+            self._follow_up_on,
+            self._observer,
+            self._budgets,
         )
         if self._stopping.is_set():
             runner.drain()
@@ -344,6 +355,7 @@ class Worker:
         """Start the missing runners of owned chats, and notify runners whose notice was lost."""
         try:
             owned = await self._db.read(lambda tx: claims.owned(tx, self._me.id))
+            await self._db.read(self._budgets.refresh)  # others may have set some
         except (StoreError, ChatError) as error:
             self._failures.failed("check its chats", error)
             return

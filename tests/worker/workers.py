@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from holdfast.agent import Agent
 from holdfast.chat import queries
+from holdfast.chat.budgets import NO_BUDGETS, BudgetCheck, Budgets
 from holdfast.chat.doctor import check
 from holdfast.chat.journal import read_journal
 from holdfast.chat.queue import read_queue
@@ -50,6 +51,7 @@ class Life:
         world: Ports,
         options: WorkerOptions,
         observer: Observer = UNOBSERVED,
+        budgets: Budgets = NO_BUDGETS,
     ) -> None:
         self.db = db
         self.faulty_db = FaultyDatabase(db)
@@ -57,7 +59,16 @@ class Life:
         self.ports = world
         self.live = Live()
         agents = dict(agent.team)
-        self.worker = Worker(self.faulty_db, self.live, agents, world, options, observer=observer)
+        self.budgets = BudgetCheck(budgets)
+        self.worker = Worker(
+            self.faulty_db,
+            self.live,
+            agents,
+            world,
+            options,
+            observer=observer,
+            budgets=self.budgets,
+        )
         self._main: asyncio.Task[None] | None = None
         self._ready = anyio.Event()
         self._leave = anyio.Event()
@@ -96,8 +107,9 @@ class Life:
             self._main.exception()
         self._main = None
 
-    async def begin(self, prompt: str = "?") -> str:
-        new = NewChat(id=self.ports.new_id(), agent=self.agent.name, message=user_message(prompt))
+    async def begin(self, prompt: str = "?", owner: str = "") -> str:
+        id, message = self.ports.new_id(), user_message(prompt)
+        new = NewChat(id=id, agent=self.agent.name, message=message, owner=owner)
         return (await self.do(lifecycle.create, new)).id
 
     async def do(
@@ -203,13 +215,14 @@ async def living(
     seed: int = 0,
     options: WorkerOptions | None = None,
     observer: Observer = UNOBSERVED,
+    budgets: Budgets = NO_BUDGETS,
     **agent: Any,
 ) -> AsyncIterator[Life]:
     """Run a worker process until the block ends, and then check every invariant."""
     model = script if isinstance(script, ScriptedModel) else ScriptedModel(list(script))
     world = world_of(clock, seed)
     built_ports = Agent(model=model, tools=tuple(tools), ports=world, **agent)
-    life = Life(db, built_ports, world, options or WorkerOptions(), observer)
+    life = Life(db, built_ports, world, options or WorkerOptions(), observer, budgets)
     await life.start()
     try:
         yield life

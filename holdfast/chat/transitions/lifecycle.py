@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias, Union, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.chat.budgets import set_budget
 from holdfast.chat.client_tools import ClientTool
 from holdfast.chat.deleted_or_unshared import note_deleted
 from holdfast.chat.errors import (
@@ -450,6 +451,7 @@ async def delete(tx: Tx, chat_id: str) -> tuple[str, ...]:
         await note_deleted(tx, member.chat.id)
         await keep_spending(tx, member.chat.id)
         await tx.execute("DELETE FROM tool_calls WHERE chat_id = :id", {"id": member.chat.id})
+        await set_budget(tx, "chat", member.chat.id, None)
         await tx.execute("DELETE FROM chats WHERE id = :id", {"id": member.chat.id})
         tx.notify(Changed(member.chat.id, member.version))
     parent = members[0].chat.parent_id

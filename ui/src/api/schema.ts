@@ -335,7 +335,7 @@ export interface Schemas {
   };
   /** A classified failure: what went wrong, for people and for programs. */
   Failure: {
-    kind: "auth" | "cancelled" | "config" | "content_filter" | "context_overflow" | "empty_response" | "escalated" | "internal" | "invalid_output" | "invalid_request" | "network" | "not_found" | "overloaded" | "permission" | "poison" | "prepare" | "quota" | "rate_limit" | "server" | "still_over_limit" | "stream_cut" | "stream_silent" | "stream_too_long" | "timeout" | "unknown";
+    kind: "auth" | "budget" | "cancelled" | "config" | "content_filter" | "context_overflow" | "empty_response" | "escalated" | "internal" | "invalid_output" | "invalid_request" | "network" | "not_found" | "overloaded" | "permission" | "poison" | "prepare" | "quota" | "rate_limit" | "server" | "still_over_limit" | "stream_cut" | "stream_silent" | "stream_too_long" | "timeout" | "unknown";
     message: string;
     /** @default "" */
     detail?: string;

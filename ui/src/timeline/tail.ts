@@ -65,6 +65,7 @@ function resting(chat: Snapshot, actions: TailInput["actions"]): Tail {
 
 const TITLES: Readonly<Record<Failure["kind"], string>> = {
   auth: "The provider does not accept the key",
+  budget: "A budget is used up",
   cancelled: "The turn was cancelled",
   config: "The configuration is incomplete",
   content_filter: "The provider withheld the answer",
