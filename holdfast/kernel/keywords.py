@@ -184,6 +184,7 @@ def suggestion(what: str, name: str, known: Collection[str]) -> str:
         return f"use {foreign[name]}"
     if near := nearest(name, known, 0.7):
         return f"did you mean {near}?"
-    if near := nearest(name, foreign, 0.85):
+    # Short words are similar by chance, as `speed` is to `seed`.
+    if len(name) > 5 and (near := nearest(name, foreign, 0.85)):
         return f"use {foreign[near]}"
     return ""

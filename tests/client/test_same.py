@@ -24,6 +24,7 @@ from holdfast.client.remote_host import RemoteHost
 from holdfast.client.remote_queue import RemoteQueue
 from holdfast.client.stream import RemoteStream
 from holdfast.host import serving
+from holdfast.kernel.foreign_attributes import ForeignAttribute
 from holdfast.kernel.messages import File, Part, Source, Text
 from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.kernel.tool import Deny
@@ -37,7 +38,10 @@ from tests.server.api import _world, agent
 from tests.test_host import ask_user, pay
 
 HERE_ONLY = frozenset(
-    ("agents", "feed", "agent", "check_choice", "workers", "handle", "adopt", "export_pieces")
+    (
+        *("agents", "feed", "agent", "check_choice", "workers", "handle", "adopt", "export_pieces"),
+        *("on_close", "run_close_callbacks"),
+    )
 )
 """What is for those who serve it: agents are objects, and stay here."""
 THERE_ONLY = frozenset(("watch",))
@@ -56,7 +60,12 @@ IMPLEMENTATIONS: list[tuple[type, type]] = [
 
 
 def public(kind: type) -> dict[str, Any]:
-    return {name: value for name, value in vars(kind).items() if not name.startswith("_")}
+    """Methods and attributes, without those that only say what to write instead of them."""
+    return {
+        name: value
+        for name, value in vars(kind).items()
+        if not name.startswith("_") and not isinstance(value, ForeignAttribute)
+    }
 
 
 def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

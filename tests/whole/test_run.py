@@ -6,8 +6,12 @@ import json
 import os
 import re
 import signal
+import socketserver
 import subprocess
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -147,7 +151,7 @@ def test_a_home_directory_is_not_worked_in_by_accident(tmp_path: Path) -> None:
         (["-d", "missing", "hi"], "missing does not exist"),
         (["-d", "notes.md", "hi"], "notes.md is not a directory"),
         (["-t", "nothing:here", "hi"], "module 'nothing' was not found"),
-        (["-f", "nothing.png", "hi"], "cannot attach nothing.png: No such file"),
+        (["-f", "nothing.png", "hi"], "cannot read nothing.png: No such file"),
         (["--history", "talk.json", "hi"], "--history was removed: use --save, --continue or --ch"),
         (["--continue", "hi"], "there is no chat to continue of this directory: begin one with"),
         (["--save", "--chat", "x", "hi"], "not allowed with argument"),
@@ -166,12 +170,29 @@ def test_wrong_usage_says_what_to_do(here: Path, arguments: list[str], said: str
     assert (here / "notes.md").read_text().startswith("# Notes")
 
 
+@contextmanager
+def hanging_up() -> Iterator[str]:
+    """A provider that ends every connection without an answer."""
+
+    class HangUp(socketserver.BaseRequestHandler):
+        pass
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), HangUp) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
 def test_a_provider_that_cannot_be_reached_is_tried_again_until_somebody_stops_it(
     here: Path,
 ) -> None:
-    key = {"ANTHROPIC_API_KEY": "example", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
     command = ("run", "-m", "anthropic:claude-opus-5-5", "hi")
-    with at_terminal(*command, at=here, environ=key) as terminal:
+    with ExitStack() as held:
+        key = {
+            "ANTHROPIC_API_KEY": "example",
+            "ANTHROPIC_BASE_URL": held.enter_context(hanging_up()),
+        }
+        terminal = held.enter_context(at_terminal(*command, at=here, environ=key))
         terminal.wait_for("attempt 2 of 10")
         terminal.type("\x03")
         assert terminal.ended() == 130
