@@ -103,6 +103,7 @@ async def connect_nowhere() -> None:
     "wrong",
     [
         lambda: AGENT(model="demo", eager=3),
+        lambda: AGENT(model="demo", tools=[lambda untyped: untyped]),
         lambda: AGENT(model="demo", system_prompt=3),
         lambda: Agent(model="nobody:x"),
         lambda: AGENT(model="demo").replace(eager="never"),

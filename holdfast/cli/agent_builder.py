@@ -15,6 +15,7 @@ from holdfast.cli.server_models import ServerModels
 from holdfast.cli.settings import AgentSettings
 from holdfast.cli.user_modules import find_object
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.handoff import handoff
 from holdfast.kernel.model import check_usable
 from holdfast.kernel.suggest import no_agent
 
@@ -169,12 +170,13 @@ class AgentBuilder:
             specs = (BUNDLED,)
         if base is not None and BUNDLED not in (specs or ()):
             self._refuse_settings_of_bundled()
-        if specs is None and not (settings.subagents or settings.more_tools):
+        others = settings.subagents or settings.handoffs or settings.more_tools
+        if specs is None and not others:
             return None
         tools = list(base.tools) if specs is None and base is not None else []
         for spec in (*(specs or ()), *settings.more_tools):
             tools += self._tools_of(spec)
-        return [*tools, *self._subagents()]
+        return [*tools, *self._subagents(), *self._handoffs()]
 
     def _tools_of(self, spec: str) -> Sequence[Tool | Callable[..., Any]]:
         if spec == BUNDLED:
@@ -215,12 +217,19 @@ class AgentBuilder:
     def _subagents(self) -> Iterator[Tool]:
         from holdfast.tools.subagents import subagents
 
-        spawned, names = self._settings.subagents, self._source.names
-        unknown = [name for name in spawned if name not in names]
-        for name in unknown:
-            self._mistakes.add(f"{self._where}.subagents", no_agent(name, names))
-        if spawned and not unknown:
+        if spawned := self._existing("subagents", self._settings.subagents):
             yield from subagents(spawned)
+
+    def _handoffs(self) -> Iterator[Tool]:
+        if targets := self._existing("handoffs", self._settings.handoffs):
+            yield handoff(targets)
+
+    def _existing(self, setting: str, names: Sequence[str]) -> Sequence[str]:
+        """The names, if all of these agents exist."""
+        unknown = [name for name in names if name not in self._source.names]
+        for name in unknown:
+            self._mistakes.add(f"{self._where}.{setting}", no_agent(name, self._source.names))
+        return () if unknown else names
 
 
 def _with_key(agent: Agent) -> Agent:

@@ -147,7 +147,7 @@ def _setting_instead(name: str, kind: type[Struct]) -> str | None:
 
 _IN_TABLES: Final = {
     **dict.fromkeys(("fallback", "fallbacks", "fallback_model"), 'model = ["first", "second"]'),
-    **dict.fromkeys(("handoffs", "sub_agents", "agents"), 'subagents = ["…"]'),
+    **dict.fromkeys(("sub_agents", "agents"), 'subagents = ["…"]'),
 }
 """Settings that other libraries have, and that a table writes otherwise than Python."""
 

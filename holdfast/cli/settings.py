@@ -43,6 +43,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     """Additional variables passed to commands; `AWS_*` matches all with that prefix."""
     subagents: tuple[str, ...] = ()
     """Names of the agents that it may spawn; the first is the default."""
+    handoffs: tuple[str, ...] = ()
+    """Names of the agents to which it may hand the conversation over."""
     output: str | Mapping[str, Any] | None = None
     """Required form of the final answer: a type, as `module:name`, or a JSON schema."""
     more_tools: tuple[str, ...] = ()

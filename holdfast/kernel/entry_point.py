@@ -26,8 +26,8 @@ from holdfast.kernel.ports import wants_debug
 P = ParamSpec("P")
 T = TypeVar("T")
 
-OURS: Final = (join(dirname(dirname(__file__)), ""), contextlib.__file__)
-"""Where code is not the caller's: in this package, and where `with` blocks call it."""
+OURS: Final = (join(dirname(dirname(__file__)), ""), contextlib.__file__, functools.__file__)
+"""Where code is not the caller's: in this package, and where blocks and properties call it."""
 
 
 BY_POSITION: Final = (

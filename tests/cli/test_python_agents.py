@@ -263,6 +263,7 @@ def test_tools_and_subagents_of_the_settings_are_those_of_the_agent(
         [agents.a]
         python = "{module}:agent"
         subagents = ["b"]
+        handoffs = ["b"]
         [agents.b]
         python = "{module}:agent"
         tools = ["ask_user"]
@@ -270,6 +271,7 @@ def test_tools_and_subagents_of_the_settings_are_those_of_the_agent(
         tmp_path,
     )
     assert list(made["a"].toolset)[:2] == ["weather", "spawn_agent"]
+    assert list(made["a"].toolset["handoff"].agents) == ["b"]
     assert list(made["b"].toolset) == ["ask_user"]
 
 
@@ -285,19 +287,22 @@ def test_mistakes_about_agents_written_in_python_are_told_together(
             python = "{module}:agent"
             dir = "."
             subagents = ["nobody"]
+            handoffs = ["B"]
             [agents.b.policy.context]
             keep = 80
             """,
             tmp_path,
         )
     first, *lines = str(raised.value).splitlines()
-    assert first == "the settings cannot be used (4 mistakes):"
+    assert first == "the settings cannot be used (5 mistakes):"
     assert [line.strip().partition(": ")[0] for line in lines] == [
         "agents.a.python",
         "agents.b.policy.context",
         "agents.b.dir",
         "agents.b.subagents",
+        "agents.b.handoffs",
     ]
+    assert lines[-1].endswith("no agent is named 'B': did you mean b? (agents: a, b)")
 
 
 def test_a_chat_may_choose_the_own_model_of_an_agent_and_no_local_one(
