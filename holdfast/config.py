@@ -88,6 +88,8 @@ class ServeOptions:
     data: str
     """The user's data directory."""
     api: bool = True
+    worker: bool = True
+    """Whether the process drives chats; a server without a worker needs others that do."""
     log: str | None = None
     """`HOLDFAST_LOG`: log format, text or json."""
     traces: bool = False
@@ -116,6 +118,7 @@ def serve_options(arguments: Namespace, environ: Mapping[str, str], *, api: bool
         listen=(arguments.listen if api else None) or _set(environ, "HOLDFAST_LISTEN"),
         data=data_directory(environ),
         api=api,
+        worker=not (api and arguments.no_worker),
         log=_set(environ, "HOLDFAST_LOG"),
         traces=_wants(environ, "HOLDFAST_TRACES"),
         record=arguments.record or _set(environ, "HOLDFAST_RECORD"),

@@ -73,7 +73,7 @@ async def run_until_stopped(
                 db,
                 config.registry.agents,
                 ports=ports,
-                worker=config.settings.worker,
+                worker=config.settings.worker if config.options.worker else None,
                 titles=config.registry.titles,
                 observer=observer,
                 url=None if link is None else link.url,

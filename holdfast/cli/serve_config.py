@@ -28,6 +28,7 @@ from holdfast.cli.telemetry import Telemetry, TelemetryContext, set_up_telemetry
 from holdfast.config import ServeOptions
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import wall_clock
+from holdfast.store.url import parse
 
 if TYPE_CHECKING:
     from holdfast.server.identity.encrypted_secrets import Keyring
@@ -87,6 +88,7 @@ def resolve_config(
     front = _front(settings.server, listen[0], options, mistakes)
     mistakes.end()
     database = options.database or settings.database or own_database(options.data)
+    _check_worker(options, database)
     listen_url = options.listen_url or settings.listen_url
     where = TelemetryContext(directory, database, wall_clock, listen_url)
     telemetry = set_up_telemetry(settings, options, where, environ)
@@ -105,6 +107,15 @@ def resolve_config(
         keys,
         secret,
     )
+
+
+def _check_worker(options: ServeOptions, database: str) -> None:
+    """Refuse a server whose chats no process could drive."""
+    if not options.worker and parse(database).kind == "sqlite":
+        raise ConfigError(
+            "--no-worker needs PostgreSQL, because only one process can open a SQLite file: "
+            "leave it out, or name a database with --database postgresql://…"
+        )
 
 
 def _adapted(

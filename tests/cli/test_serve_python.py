@@ -13,12 +13,15 @@ import holdfast
 from holdfast import Agent
 from holdfast.errors import ConfigError
 from tests.cli.test_serve import Process, serving, wait_until_idle
+from tests.databases import Databases
 
 APP = '''
+import os
 from dataclasses import dataclass
 
-from holdfast import Agent, tool
-from holdfast.hooks import Deny
+from holdfast import Agent, Limits, tool
+from holdfast.events import Finished, TextDelta
+from holdfast.hooks import Deny, Inject
 from holdfast.models import Fallback, ProviderTool
 from holdfast.testing import ScriptedModel, call, fail
 
@@ -36,6 +39,25 @@ def pay(amount: int) -> str:
 def drop(table: str) -> str:
     """Drop a table."""
     return f"dropped {table}"
+
+class Echo:
+    """A model of one's own, which answers with its instructions and its process."""
+
+    name = "own:echo"
+    window = None
+
+    async def stream(self, request):
+        yield TextDelta(f"{request.system[0].text} {os.getpid()}")
+        yield Finished()
+
+async def instructions(context):
+    return f"I am {context.agent}, and greet {context.owner or 'you'}."
+
+def guard(context, stopping):
+    return Inject("Say all of it.") if stopping.steps == 1 else None
+
+async def louder(context, call, arguments, proceed):
+    return (await proceed()).upper()
 
 def gate(context, call, arguments):
     return Deny("no tables are dropped here") if call.tool == "drop" else None
@@ -56,6 +78,14 @@ async def agents():
             tools=[drop],
             gate=gate,
         ),
+        "echo": Agent(Echo(), instructions=instructions),
+        "guarded": Agent(ScriptedModel(["Half.", "Whole."]), guard=guard),
+        "limited": Agent(
+            ScriptedModel([call("drop", table="a"), call("drop", table="b"), "Never."]),
+            tools=[drop],
+            middleware=(louder,),
+            limits=Limits(steps=2),
+        ),
     }
 '''
 
@@ -63,8 +93,10 @@ async def agents():
 class Api:
     """A server with the agents of `APP`."""
 
-    def __init__(self, server: Process, url: str) -> None:
+    def __init__(self, server: Process, url: str, driver: Process | None = None) -> None:
         self.server = server
+        self.driver = driver or server
+        """The process that drives the chats."""
         self.url = f"{url}/api/v1"
 
     def get(self, path: str) -> Any:
@@ -81,13 +113,29 @@ class Api:
         return path
 
 
-@pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+@pytest.fixture(scope="module", params=["server", "worker"])
+def api(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    databases: Databases,
+    postgres_template: str,
+) -> Iterator[Api]:
+    """A server that drives chats itself, and one without a worker, next to a worker."""
     home = tmp_path_factory.mktemp("home")
     (home / "work").mkdir()
     (home / "work" / "app.py").write_text(APP)
-    with serving(home, "app:agents", "--listen", "0") as server:
-        yield Api(server, server.started())
+    if request.param == "server":
+        with serving(home, "app:agents", "--listen", "0") as server:
+            yield Api(server, server.started())
+        return
+    name = databases.take(postgres_template)
+    shared = ("app:agents", "--database", databases.url(name))
+    with (
+        serving(home, *shared, "--listen", "0", "--no-worker") as server,
+        serving(home, *shared, verb="worker", HOLDFAST_LISTEN="127.0.0.1:0") as worker,
+    ):
+        yield Api(server, server.started(), worker)
+    databases.give(name)
 
 
 def results(messages: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -101,7 +149,7 @@ def results(messages: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def test_agents_of_a_module_are_listed_with_their_description_and_model(api: Api) -> None:
-    weather, payer, gated = api.get("/agents")["agents"]
+    weather, payer, gated, *_ = api.get("/agents")["agents"]
     assert (weather["name"], weather["model"]) == ("weather", "down:model")
     assert weather["description"] == "Reports the weather."
     assert weather["provider_tools"] == ["web_search"]
@@ -132,6 +180,34 @@ def test_a_call_of_an_own_tool_waits_for_approval_and_runs_after_it(api: Api) ->
     ((tool, text),) = results(api.get(f"{chat}/messages"))
     assert tool == "pay"
     assert "paid 3" in text
+
+
+def test_an_own_model_and_functions_as_instructions_run_in_the_process_that_drives(
+    api: Api,
+) -> None:
+    result = api.get(f"{api.chat('echo')}/result")["result"]
+    assert result["text"].startswith("I am echo, and greet ")
+    assert int(result["text"].split()[-1]) == api.driver.child.pid
+
+
+def test_a_guard_continues_a_turn_behind_the_server(api: Api) -> None:
+    chat = api.chat("guarded")
+    assert api.get(f"{chat}/result")["result"]["text"] == "Whole."
+    texts = [one["message"]["parts"][0]["text"] for one in api.get(f"{chat}/messages")["messages"]]
+    assert texts == ["Go.", "Half.", "Say all of it.", "Whole."]
+
+
+def test_middleware_and_a_limit_work_behind_the_server(api: Api) -> None:
+    chat = api.chat("limited")
+    assert api.get(f"{chat}/result")["result"]["reason"] == "limit"
+    texts = [text for _, text in results(api.get(f"{chat}/messages"))]
+    assert ["DROPPED A" in texts[0], "DROPPED B" in texts[1]] == [True, True]
+
+
+def test_a_server_without_a_worker_needs_a_database_that_others_can_open(tmp_path: Path) -> None:
+    with serving(tmp_path, "--listen", "0", "--no-worker") as server:
+        server.until("--no-worker needs PostgreSQL, because only one process can open a SQLite")
+        assert server.child.wait(30) == 2
 
 
 def test_a_broken_module_stops_the_start_with_the_traceback_and_code_2(tmp_path: Path) -> None:

@@ -32,6 +32,12 @@ def serve_parser() -> Parser:
         help="address and port, or a port; default: HOLDFAST_LISTEN, then 127.0.0.1:8765",
     )
     parser.add_argument("--no-open", action="store_true", help="do not open the page in a browser")
+    parser.add_argument(
+        "--no-worker",
+        action="store_true",
+        help="serve the API only: `holdfast worker` processes drive the chats of the same "
+        "PostgreSQL database",
+    )
     _add_server(parser)
     return parser
 
