@@ -6,6 +6,9 @@ from holdfast.kernel.hook_context import (
     ChatInfo as ChatInfo,
     Context as Context,
 )
+from holdfast.kernel.deps import (
+    DepsProvider as DepsProvider,
+)
 from holdfast.kernel.decide import (
     Approved as Approved,
 )

@@ -19,6 +19,7 @@ from holdfast.chat.change_feed import Feed
 from holdfast.chat.handle import HostContext
 from holdfast.chat.host import Host
 from holdfast.chat.snapshots import StrandedLimits
+from holdfast.kernel.deps import DepsProviders
 from holdfast.kernel.entry_point import entry_context
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Model, check_model
@@ -27,6 +28,7 @@ from holdfast.kernel.override import overridden
 from holdfast.kernel.ports import Ports
 from holdfast.live.broadcast import Live
 from holdfast.store.database import Database, NoticesLost
+from holdfast.worker.chat_deps import providers_of
 from holdfast.worker.options import MICRO, WorkerOptions
 from holdfast.worker.titles import Titles
 from holdfast.worker.worker import Worker
@@ -106,9 +108,11 @@ async def serving(
     observer: Observer = UNOBSERVED,
     budgets: Budgets = NO_BUDGETS,
     url: str | None = None,
+    deps: DepsProviders | None = None,
 ) -> AsyncIterator[Host]:
     """Run a host over an open database. `url`: address at which other processes reach this one."""
     world, named = ports or Ports(), _by_name(agents)
+    providers = providers_of(named, deps, needed=worker is not None)
     if not isinstance(worker, WorkerOptions | None):
         raise ConfigError(f"worker is {worker!r}: use WorkerOptions(…), or None for no worker")
     if not isinstance(budgets, Budgets):
@@ -136,6 +140,7 @@ async def serving(
             needs_follow_up=None if named_by is None else named_by.without_title,
             observer=observer,
             budgets=check,
+            deps=providers,
         )
         feed.worker = driving.id
         async with driving.running():
@@ -164,6 +169,7 @@ async def open(
     observer: Observer = UNOBSERVED,
     budgets: Budgets = NO_BUDGETS,
     listen_url: str | None = None,
+    deps: DepsProviders | None = None,
 ) -> AsyncIterator[Host]:
     """Open a database and drive its chats, for as long as the block lasts.
 
@@ -173,24 +179,28 @@ async def open(
     with the one given. `observer` is notified of what the worker does: `MetricsObserver`, `Tracing`
     or your own; `holdfast.instrument` observes the whole process. `budgets` are limits of each
     chat, of each user, and of a user's day. `listen_url` is the same database without a pooler, if
-    `url` leads through one.
+    `url` leads through one. `deps` is called with the `ChatInfo` of a chat when this process takes
+    it, and returns its deps, or an async context manager of them; or it is a mapping of such
+    functions by the agents' names.
     """
     from holdfast.store.url import open_database, warn_of_polling
 
     world = ports or Ports()
-    checked = _by_name(agents).values()  # errors in them are raised before a file is made
+    named = _by_name(agents)  # errors in them are raised before a file is made
+    providers_of(named, deps, needed=worker is not None)
     with ExitStack() as closed:
         async with open_database(
             url, now=world.now, listen_url=listen_url, new_id=world.new_id
         ) as db:
             async with serving(
                 db,
-                checked,
+                named.values(),
                 ports=world,
                 worker=worker,
                 titles=titles,
                 observer=observer,
                 budgets=budgets,
+                deps=deps,
             ) as host:
                 warn_of_polling(db, (worker or WorkerOptions()).poll)
                 # Readers that still wait then query once more, and find the database closed.

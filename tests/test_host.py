@@ -452,6 +452,23 @@ async def test_a_deleted_chat_is_not_found_any_more(db: Database, clock: Clock) 
                 await ask()
 
 
+async def test_the_chat_of_another_owner_does_not_exist_for_this_one(
+    db: Database, clock: Clock
+) -> None:
+    async with serving(
+        db, [Agent(model=ScriptedModel([]))], ports=ports(clock=clock), worker=None
+    ) as host:
+        chat = await host.create(None, owner="ann")
+        assert (await host.chat(chat.id, owner="ann")).id == chat.id
+        assert (await host.chat(chat.id)).owner == "ann"
+        for owner in ("bob", ""):
+            with pytest.raises(ChatNotFound) as foreign:
+                await host.chat(chat.id, owner=owner)
+            assert str(foreign.value) == str(ChatNotFound(chat.id))
+        with pytest.raises(ChatError, match="owner is 5: use text, or leave it out"):
+            await host.chat(chat.id, owner=5)  # type: ignore[arg-type]
+
+
 async def test_several_agents_answer_by_their_names(db: Database, clock: Clock) -> None:
     world = ports(clock=clock)
     agents = [

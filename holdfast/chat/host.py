@@ -181,10 +181,13 @@ class Host(ChatHost):
             lambda tx: live_workers(tx, self._context.feed.stranded_limits.lease)
         )
 
-    async def chat(self, id: str) -> Chat:
+    async def chat(self, id: str, *, owner: str | None = None) -> Chat:
         if not isinstance(id, str) or not can_hold(id):
             raise ChatNotFound(id)
-        return self.handle(await self._context.db.read(lambda tx: read_chat(tx, id)))
+        row = await self._context.db.read(lambda tx: read_chat(tx, id))
+        if owner is not None and row.owner != _owner(owner):
+            raise ChatNotFound(id)
+        return self.handle(row)
 
     def handle(self, row: ChatRow) -> Chat:
         """Return the handle of a chat whose row was read."""

@@ -301,8 +301,12 @@ class ChatHost(Protocol):
         """
         ...
 
-    async def chat(self, id: str) -> ChatHandle:
-        """Return the chat of this id. Raises `ChatNotFound`."""
+    async def chat(self, id: str, *, owner: str | None = None) -> ChatHandle:
+        """Return the chat of this id. Raises `ChatNotFound`, also if another `owner` has it.
+
+        Pass the owner wherever a user gives the id. On a server, the token has to be allowed to
+        read the chat, and `owner` stays empty.
+        """
         ...
 
     async def list(

@@ -81,7 +81,8 @@ class RemoteHost(ChatHost):
         )
         return RemoteChat(self._transport, self._transport.decoded(reply, Snapshot))
 
-    async def chat(self, id: str) -> RemoteChat:
+    async def chat(self, id: str, *, owner: str | None = None) -> RemoteChat:
+        check_owner(owner)
         if id in INVALID_PATH_NAMES:
             raise ChatNotFound(id)
         return RemoteChat(self._transport, await self._transport.get(at("chats", id), Snapshot))

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from types import NoneType
-from typing import TYPE_CHECKING, Any, get_origin
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union, get_origin
 
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.hook_context import ChatInfo
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent
+
+D = TypeVar("D")
+
+DepsProvider: TypeAlias = Callable[
+    [ChatInfo], Union[D, Awaitable[D], AbstractAsyncContextManager[D]]
+]
+"""Function that returns the deps of a durable chat, or an async context manager of them."""
+DepsProviders: TypeAlias = Union[DepsProvider[Any], Mapping[str, DepsProvider[Any]]]
+"""One provider for all agents that have a `deps_type`, or one for each, by the agent's name."""
 
 
 def check_deps_type(kind: object) -> None:

@@ -25,7 +25,9 @@ class ChatInfo(Struct, frozen=True, gc=False, kw_only=True):
     owner: str = ""
     """Owner of the chat; empty in a run in memory, and if the chat has none."""
     labels: Mapping[str, str] = NO_LABELS
-    """Labels of the chat."""
+    """Labels of the chat: its metadata."""
+    parent: str | None = None
+    """Id of the chat that spawned this one; None if no chat did."""
 
 
 class Context(Generic[ContextDepsT]):

@@ -49,8 +49,9 @@ def overridden_deps(agent: object, deps: Any = None) -> Any:
 @contextmanager
 def override(agent: T, substitute: T, deps: Any = None) -> Iterator[T]:
     """Within the block, `overridden(agent)` is `substitute`, and its deps are `deps` if given."""
-    one = Override(agent, substitute, overridden_deps(agent, None) if deps is None else deps)
-    token = _OVERRIDES.set(MappingProxyType({**_OVERRIDES.get(), id(agent): one}))
+    deps = overridden_deps(agent) if deps is None else deps
+    added = {id(one): Override(one, substitute, deps) for one in (agent, substitute)}
+    token = _OVERRIDES.set(MappingProxyType({**_OVERRIDES.get(), **added}))
     try:
         yield substitute
     finally:

@@ -218,6 +218,8 @@ class Policy(Struct, metaclass=EntryMeta, frozen=True, kw_only=True):
     instructions_timeout: float = 30.0
     """Timeout of each function of the agent's instructions; a longer one is called again, like one
     that raises."""
+    deps_timeout: float = 60.0
+    """Timeout of the provider of a durable chat's deps; after a longer one the step is retried."""
     buffer: int = 64
     """Events buffered for a slow reader before the run waits for it."""
     retry: Retry = Retry()
@@ -232,7 +234,8 @@ class Policy(Struct, metaclass=EntryMeta, frozen=True, kw_only=True):
                 raise ConfigError(f"{name} is {getattr(self, name)!r}: use {kind.__name__}(…)")
         _whole(1, buffer=self.buffer)
         _whole(0, recoveries=self.recoveries, repairs=self.repairs)
-        _above(0, guard_timeout=self.guard_timeout, instructions_timeout=self.instructions_timeout)
+        _above(0, guard_timeout=self.guard_timeout, deps_timeout=self.deps_timeout)
+        _above(0, instructions_timeout=self.instructions_timeout)
 
 
 UNKNOWN_WINDOW_RESULT: Final = 64 * 1024

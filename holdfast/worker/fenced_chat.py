@@ -104,6 +104,8 @@ class FencedChat:
         self._notice = ResettableEvent()
         self.journal_stale = False
         """Whether other transactions may have changed the journal: call `catch_up`."""
+        self.deps: Any = None
+        """Deps of the chat, for its tools and hooks."""
         self._results_recorded = 0
         """Number of results recorded while other calls ran; `journal` does not contain them."""
 
@@ -115,9 +117,19 @@ class FencedChat:
 
     def context(self, history: Callable[[], Sequence[Message]] | None = None) -> Context:
         """Context of a hook that is called now; `history` replaces the chat's own."""
+        return Context(self.info, self.history.turn, history or self._messages, self.deps)
+
+    @property
+    def info(self) -> ChatInfo:
+        """The chat, for hooks and for the provider of its deps."""
         chat = self.chat
-        info = ChatInfo(agent=chat.agent, chat=chat.id, owner=chat.owner, labels=chat.labels)
-        return Context(info, self.history.turn, history or self._messages)
+        return ChatInfo(
+            agent=chat.agent,
+            chat=chat.id,
+            owner=chat.owner,
+            labels=chat.labels,
+            parent=chat.parent_id,
+        )
 
     def _messages(self) -> Sequence[Message]:
         return self.history.messages

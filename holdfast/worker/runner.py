@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, assert_never
+from typing import Any, Final, Literal, assert_never
 
 import anyio
 from anyio.abc import TaskGroup
@@ -42,6 +42,7 @@ from holdfast.kernel.decide import (
     decide,
     over_limit,
 )
+from holdfast.kernel.deps import DepsProvider
 from holdfast.kernel.errors import FAILURE_KINDS, Failure, PromptTooLong, StillOverLimit, classify
 from holdfast.kernel.events import Action
 from holdfast.kernel.execute import Batch
@@ -69,6 +70,7 @@ from holdfast.observe.logs import LOG_CONTEXT
 from holdfast.store.database import Database, StoreError
 from holdfast.worker.background import BackgroundTasks, without_cycle
 from holdfast.worker.chat_agent import ChatAgent
+from holdfast.worker.chat_deps import ChatDeps
 from holdfast.worker.fenced_chat import ChatMoved, FencedChat, OwnershipLost
 from holdfast.worker.log_fields import LogFields
 from holdfast.worker.model_step import Attempt, OnCall, compaction_step, model_step
@@ -98,6 +100,7 @@ class Runner:
         on_idle: Callable[[ChatRow], None],
         observer: Observer = UNOBSERVED,
         budgets: BudgetCheck | None = None,
+        provider: DepsProvider[Any] | None = None,
     ) -> None:
         self._db = db
         self._budgets = BudgetCheck() if budgets is None else budgets
@@ -114,6 +117,7 @@ class Runner:
             fenced, live, agent, options, self._background.add, self._observer
         )
         self._journal = CallJournal(agent, self._scope, self._background.add)
+        self._deps = None if agent.deps_type is None else ChatDeps(agent, provider)
         self._group: TaskGroup
         self.is_child = chat.parent_id is not None
         self.ended = anyio.Event()
@@ -165,7 +169,11 @@ class Runner:
                 self._group = group
                 group.start_soon(without_cycle, self._watch)
                 group.start_soon(self._background.run, group)
-                await self._drive()
+                try:
+                    await self._drive()
+                finally:
+                    if self._deps is not None:
+                        self._deps.close()
                 group.cancel_scope.cancel()
         finally:
             batch = self._journal.take_batch()
@@ -340,6 +348,10 @@ class Runner:
     async def _do_step(self) -> bool:
         fenced, journal = self._fenced, self._journal
         self._end_if_stopped()
+        if self._deps is not None and not self._deps.are_open:
+            error = await self._open_deps(self._deps)
+            if error is not None:
+                return await self._after_preparation(error)
         if fenced.journal_stale:
             await fenced.catch_up()
         self._follow_settings()
@@ -432,7 +444,27 @@ class Runner:
     async def _inject(self, why: Injection, text: str) -> None:
         await self._fenced.commit((injected(text, why),))
 
-    # --- instructions ---
+    # --- deps and instructions ---
+
+    async def _open_deps(self, deps: ChatDeps) -> Exception | None:
+        """Get the deps of the chat from their provider; its error, if it fails."""
+        fenced = self._fenced
+        try:
+            fenced.deps = await deps.open(self._group, fenced.info, self._scope.interruption)
+        except Interrupted:
+            raise Stopped from None
+        except Exception as error:
+            return error
+        return None
+
+    async def _after_preparation(self, error: Exception) -> bool:
+        """Handle an error before a step as that of an attempt. Returns whether to continue."""
+        failure = classify(error)
+        attempt = Attempt(leftover=self._fenced.leftover(), error=error, failure=failure)
+        try:
+            return await self._after_failure(attempt, failure)
+        finally:
+            del attempt, error  # the traceback of the error refers to this frame
 
     def _context_due(self) -> bool:
         agent = self._agent.agent
@@ -448,12 +480,7 @@ class Runner:
         except Interrupted:
             raise Stopped from None
         except Exception as error:
-            failure = classify(error)
-            attempt = Attempt(leftover=fenced.leftover(), error=error, failure=failure)
-            try:
-                return await self._after_failure(attempt, failure)
-            finally:
-                del attempt  # the traceback of its error refers to this frame
+            return await self._after_preparation(error)
         if messages:
             await fenced.commit(messages)
         return True

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from itertools import chain
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 from weakref import WeakSet
 
 import anyio
@@ -22,6 +23,7 @@ from holdfast.chat.idempotency import forget_old_keys
 from holdfast.chat.rows import ChatRow
 from holdfast.chat.transitions import claims
 from holdfast.chat.transitions.claims import ClaimPool
+from holdfast.kernel.deps import DepsProvider
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.observer import UNOBSERVED, Observer, observer_of
 from holdfast.kernel.ports import Ports
@@ -50,6 +52,8 @@ CLAIMS_IF_EXCLUSIVE: Final = 64
 POLLS_PER_CLEANUP: Final = 720
 """Number of polls between two clean-ups: about an hour."""
 
+NO_PROVIDERS: Final[Mapping[str, DepsProvider[Any]]] = MappingProxyType({})
+
 POOLS: Final[Sequence[ClaimPool]] = ("urgent", "root", "child")
 
 IdleHook = Callable[[ChatRow], Awaitable[None]]
@@ -74,7 +78,7 @@ class Worker:
 
     `on_idle` is called for each chat whose turn ended here, whether it finished or failed, and at
     the start for the chats that `needs_follow_up` returns. `observer` is notified of everything
-    worth counting.
+    worth counting. `deps` has the providers of the agents' deps, by name.
     """
 
     def __init__(
@@ -90,6 +94,7 @@ class Worker:
         needs_follow_up: FollowUpQuery | None = None,
         observer: Observer = UNOBSERVED,
         budgets: BudgetCheck | None = None,
+        deps: Mapping[str, DepsProvider[Any]] = NO_PROVIDERS,
     ) -> None:
         self._db = db
         self._budgets = BudgetCheck() if budgets is None else budgets
@@ -100,6 +105,7 @@ class Worker:
         self._on_idle = on_idle
         self._needs_follow_up = needs_follow_up
         self._observer = observer
+        self._deps = deps
         self._me = claims.WorkerRow(
             id=ports.new_id(),
             agents=tuple(agents),
@@ -327,6 +333,7 @@ class Worker:
             self._follow_up_on,
             self._observer,
             self._budgets,
+            self._deps.get(chat.agent),
         )
         if self._stopping.is_set():
             runner.drain()

@@ -60,6 +60,7 @@ ABOVE_ZERO: Final[list[tuple[type[Struct], str]]] = [
     (Stream, "closing"),
     (Policy, "guard_timeout"),
     (Policy, "instructions_timeout"),
+    (Policy, "deps_timeout"),
 ]
 
 

@@ -20,6 +20,7 @@ from holdfast.chat.row_lock import read_chat
 from holdfast.chat.rows import ChatRow, Deliver, JournalCall, Queued, Stored
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.chat.transitions.lifecycle import NewChat
+from holdfast.kernel.deps import DepsProviders
 from holdfast.kernel.messages import Message, ToolResult, user_message
 from holdfast.kernel.observer import UNOBSERVED, Observer
 from holdfast.kernel.ports import Ports
@@ -27,6 +28,7 @@ from holdfast.kernel.tool import Tool
 from holdfast.live.broadcast import Live
 from holdfast.store.database import ChangeNotice, Database, Transaction, Tx
 from holdfast.testing import Clock, ScriptedModel, ports
+from holdfast.worker.chat_deps import providers_of
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.worker import Worker
 from tests.worker.faulty_database import FaultyDatabase
@@ -52,6 +54,7 @@ class Life:
         options: WorkerOptions,
         observer: Observer = UNOBSERVED,
         budgets: Budgets = NO_BUDGETS,
+        deps: DepsProviders | None = None,
     ) -> None:
         self.db = db
         self.faulty_db = FaultyDatabase(db)
@@ -68,6 +71,7 @@ class Life:
             options,
             observer=observer,
             budgets=self.budgets,
+            deps=providers_of(agents, deps, needed=True),
         )
         self._main: asyncio.Task[None] | None = None
         self._ready = anyio.Event()
@@ -216,13 +220,14 @@ async def living(
     options: WorkerOptions | None = None,
     observer: Observer = UNOBSERVED,
     budgets: Budgets = NO_BUDGETS,
+    deps: DepsProviders | None = None,
     **agent: Any,
 ) -> AsyncIterator[Life]:
     """Run a worker process until the block ends, and then check every invariant."""
     model = script if isinstance(script, ScriptedModel) else ScriptedModel(list(script))
     world = world_of(clock, seed)
     built_ports = Agent(model=model, tools=tuple(tools), ports=world, **agent)
-    life = Life(db, built_ports, world, options or WorkerOptions(), observer, budgets)
+    life = Life(db, built_ports, world, options or WorkerOptions(), observer, budgets, deps)
     await life.start()
     try:
         yield life

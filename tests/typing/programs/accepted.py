@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, assert_type
 
@@ -21,7 +22,7 @@ from holdfast import (
 )
 from holdfast.errors import RunFailed
 from holdfast.events import OutputDelta, TextDelta
-from holdfast.hooks import Context, Deny, Inject, Stopping
+from holdfast.hooks import ChatInfo, Context, Deny, DepsProvider, Inject, Stopping
 from holdfast.messages import Message, ToolCall
 from holdfast.models import Settings
 from holdfast.options import Policy
@@ -210,8 +211,31 @@ def describe(agent: Agent[Any, Any]) -> str:
     return f"{agent.name}: {agent.description}"
 
 
+@asynccontextmanager
+async def shop_of(info: ChatInfo) -> AsyncGenerator[Shop, None]:
+    yield Shop(info.owner, {})
+
+
+async def later_shop_of(info: ChatInfo) -> Shop:
+    return Shop(info.labels["name"], {})
+
+
+def plain_shop_of(info: ChatInfo) -> Shop:
+    return Shop(info.parent or info.agent, {})
+
+
+PROVIDERS: dict[str, DepsProvider[Shop]] = {
+    "clerk": shop_of,
+    "triage": later_shop_of,
+    "other": plain_shop_of,
+}
+
+
 async def durable() -> None:
     describe(clerk)
-    async with holdfast.open("sqlite:///chats.db", agents=[untyped, either]) as host:
-        chat = await host.create("Hello")
+    url = "sqlite:///chats.db"
+    async with holdfast.open(url, agents=[untyped, clerk, triage], deps=PROVIDERS) as host:
+        chat = await host.chat("id", owner="ann")
+    async with holdfast.open("sqlite:///chats.db", agents=[clerk], deps=shop_of) as host:
+        chat = await host.create("Hello", owner="ann")
         assert_type((await chat.rest()).output_as(Invoice), Invoice | None)
