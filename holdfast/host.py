@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +31,7 @@ from holdfast.live.broadcast import Live
 from holdfast.store.database import Database, NoticesLost
 from holdfast.worker.chat_deps import providers_of
 from holdfast.worker.options import MICRO, WorkerOptions
+from holdfast.worker.relay import Relay, relayed
 from holdfast.worker.titles import Titles
 from holdfast.worker.worker import Worker
 
@@ -170,6 +172,7 @@ async def open(
     budgets: Budgets = NO_BUDGETS,
     listen_url: str | None = None,
     deps: DepsProviders | None = None,
+    relay: Relay | None = None,
 ) -> AsyncIterator[Host]:
     """Open a database and drive its chats, for as long as the block lasts.
 
@@ -181,7 +184,9 @@ async def open(
     chat, of each user, and of a user's day. `listen_url` is the same database without a pooler, if
     `url` leads through one. `deps` is called with the `ChatInfo` of a chat when this process takes
     it, and returns its deps, or an async context manager of them; or it is a mapping of such
-    functions by the agents' names.
+    functions by the agents' names. `relay=RelayOptions(…)` streams the tokens of chats between
+    processes that open the same PostgreSQL database; without it, a process sees chats of another
+    one step by step.
     """
     from holdfast.store.url import open_database, warn_of_polling
 
@@ -192,7 +197,8 @@ async def open(
         async with open_database(
             url, now=world.now, listen_url=listen_url, new_id=world.new_id
         ) as db:
-            async with serving(
+            serve = partial(
+                serving,
                 db,
                 named.values(),
                 ports=world,
@@ -201,7 +207,8 @@ async def open(
                 observer=observer,
                 budgets=budgets,
                 deps=deps,
-            ) as host:
+            )
+            async with relayed(relay, db, worker is not None, serve) as host:
                 warn_of_polling(db, (worker or WorkerOptions()).poll)
                 # Readers that still wait then query once more, and find the database closed.
                 closed.callback(host.feed.receive_notice, NoticesLost())

@@ -13,6 +13,9 @@ from holdfast.kernel.policy import (
 from holdfast.kernel.ports import (
     Ports as Ports,
 )
+from holdfast.server.relay.relay_options import (
+    RelayOptions as RelayOptions,
+)
 from holdfast.worker.options import (
     WorkerOptions as WorkerOptions,
 )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.cli.allocator import return_large_blocks
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.local_host import opened, who_answers
-from holdfast.cli.replica_link import ClusterLink, answering, asking, attach, linked
+from holdfast.cli.replica_link import linked
 from holdfast.cli.serve_config import ServeConfig, resolve_config
 from holdfast.cli.settings import HoldfastSettings, base_urls_of
 from holdfast.cli.trust_prompt import ensure_trusted_settings
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from holdfast.chat.host import Host
     from holdfast.server.api_server import ServerLimits
+    from holdfast.server.relay.relay_link import RelayLink
     from holdfast.store.database import Database
 
 LOG: Final = logging.getLogger("holdfast.serve")
@@ -81,7 +82,10 @@ async def run_until_stopped(
         )
         url, port = "", 0
         if config.options.api:
-            await stack.enter_async_context(asking(link, host, config.telemetry.meters))
+            from holdfast.server.relay.relay_link import subscribed
+
+            secret = None if link is None else link.secret
+            await stack.enter_async_context(subscribed(secret, host, config.telemetry.meters))
             listening = _listening(config, db, host, ports, link)
             url, port = await stack.enter_async_context(listening)
         else:
@@ -147,7 +151,7 @@ def _stop_signal() -> Iterator[asyncio.Event]:
 
 
 @asynccontextmanager
-async def _linked(config: ServeConfig) -> AsyncIterator[ClusterLink | None]:
+async def _linked(config: ServeConfig) -> AsyncIterator[RelayLink | None]:
     """The link through which other replicas reach this one."""
     async with AsyncExitStack() as stack:
         try:
@@ -172,7 +176,7 @@ def _cannot_listen(config: ServeConfig, error: OSError) -> ConfigError:
 
 @asynccontextmanager
 async def _listening(
-    config: ServeConfig, db: Database, host: Host, ports: Ports, link: ClusterLink | None
+    config: ServeConfig, db: Database, host: Host, ports: Ports, link: RelayLink | None
 ) -> AsyncIterator[tuple[str, int]]:
     """Serve the API during the block; yields the URL to open, and the port."""
     from aiohttp import web
@@ -237,7 +241,7 @@ def limits_of(settings: HoldfastSettings) -> ServerLimits:
 
 
 def _application(
-    config: ServeConfig, db: Database, host: Host, ports: Ports, link: ClusterLink | None
+    config: ServeConfig, db: Database, host: Host, ports: Ports, link: RelayLink | None
 ) -> web.Application:
     """The API with its middleware."""
     from holdfast.server.api_server import ApiServer
@@ -245,6 +249,7 @@ def _application(
     from holdfast.server.identity.auth_config import AuthConfig
     from holdfast.server.identity.authenticator import Authenticator
     from holdfast.server.identity.install_middleware import protect
+    from holdfast.server.relay.relay_link import attach
     from holdfast.server.static_files import serve_page
 
     team, front = config.settings.server.team, config.front
@@ -267,14 +272,16 @@ def _application(
 
 @asynccontextmanager
 async def _reachable(
-    config: ServeConfig, db: Database, host: Host, link: ClusterLink | None
+    config: ServeConfig, db: Database, host: Host, link: RelayLink | None
 ) -> AsyncIterator[None]:
     """Serve a worker's endpoints during the block."""
+    from holdfast.server.relay.relay_link import published
+
     announce, meters = config.telemetry.announce, config.telemetry.meters
     announce("worker started")
     async with AsyncExitStack() as stack:
         if link is not None:
-            port = await stack.enter_async_context(answering(link, host, meters))
+            port = await stack.enter_async_context(published(link, host, meters))
             announce(f"  other replicas reach it on port {port}")
         if config.metrics is not None:
             port = await stack.enter_async_context(_metered(config, db, host))

@@ -28,6 +28,7 @@ from holdfast.cli.telemetry import Telemetry, TelemetryContext, set_up_telemetry
 from holdfast.config import ServeOptions
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import wall_clock
+from holdfast.server.listening import parse_address
 from holdfast.store.url import parse
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def resolve_config(
 
     `adapt` changes the settings of each agent. A `program` has settings of its own.
     """
-    listen = None if options.listen is None else address(options.listen)
+    listen = None if options.listen is None else parse_address(options.listen)
     metrics = None if options.metrics is None else _metrics(options.metrics, options)
     parsed = examine(options.settings, options.data) if program is None else program.settings
     given = () if program is None else program.agents
@@ -130,28 +131,18 @@ def _adapted(
     return structs.replace(settings, agents={name: adapt(one) for name, one in tables.items()})
 
 
-def address(text: str) -> tuple[str, int]:
-    """Parse `127.0.0.1:8765`, `[::1]:8765`, or a port alone."""
-    host, colon, port = text.rpartition(":")
-    if not colon:
-        host = "127.0.0.1"
-    if not port.isdecimal() or int(port) > 65_535 or not host.strip("[]"):
-        raise ConfigError(f"{text!r} is not an address to listen on: write 127.0.0.1:8765, or 8765")
-    return host.strip("[]"), int(port)
-
-
 def _own_address(
     server: ServerSettings, options: ServeOptions, mistakes: Mistakes
 ) -> tuple[str, int]:
     """The address of the settings. The port is the server's: a worker takes another."""
-    named = mistakes.tried("server.listen", lambda: address(server.listen))
-    host, port = named or address(ServerSettings().listen)
+    named = mistakes.tried("server.listen", lambda: parse_address(server.listen))
+    host, port = named or parse_address(ServerSettings().listen)
     return host, port if options.api else 0
 
 
 def _metrics(text: str, options: ServeOptions) -> tuple[str, int]:
     """Address of the metrics. They need no token, so only loopback is allowed by default."""
-    host, port = address(text)
+    host, port = parse_address(text)
     if not options.metrics_open and not is_loopback(host):
         raise ConfigError(
             f"a worker serves its metrics without a token, and {host} can be reached from "

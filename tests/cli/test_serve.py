@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 
 from holdfast.cli.serve import limits_of
-from holdfast.cli.serve_config import address
 from holdfast.cli.settings import HoldfastSettings, LimitSettings, ServerSettings, base_urls_of
 from holdfast.kernel.errors import ConfigError
+from holdfast.server.listening import parse_address
 from holdfast.testing.postgres import running
 
 HIDDEN = ("_API_KEY", "_BASE_URL", "_HOST", "_TOKEN", "HOLDFAST_")
@@ -258,13 +258,13 @@ def test_a_worker_drives_chats_without_an_api(tmp_path: Path, postgres_url: str)
     ],
 )
 def test_an_address_may_be_a_port_alone(text: str, means: tuple[str, int]) -> None:
-    assert address(text) == means
+    assert parse_address(text) == means
 
 
 @pytest.mark.parametrize("text", ["", "x", ":80", "1.2.3.4:", "1.2.3.4:99999", "a:b"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="write 127"):
-        address(text)
+        parse_address(text)
 
 
 def test_the_server_knows_which_base_urls_the_settings_name() -> None:

@@ -82,6 +82,11 @@ def find_secret(environ: Mapping[str, str], file: Path | None) -> ClusterSecret 
         where, text = str(file), read_private(file)
     if text is None:
         return None
+    return check_secret(where, text)
+
+
+def check_secret(where: str, text: str) -> ClusterSecret:
+    """The secret of a text. Raises `ConfigError` for one that is too short."""
     if len(text.strip()) < MIN_SECRET_LENGTH:
         raise ConfigError(
             f"{where} has a secret of fewer than {MIN_SECRET_LENGTH} characters: make one with "

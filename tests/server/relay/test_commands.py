@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from holdfast.cli.replica_link import answering, cluster_secret, linked
+from holdfast.cli.replica_link import cluster_secret, linked
 from holdfast.cli.settings import ServerSettings
 from holdfast.host import serving as chats_of
 from holdfast.kernel.errors import ConfigError
@@ -21,6 +21,7 @@ from holdfast.observe.metrics import MetricRegistry
 from holdfast.server.prometheus import scraped_at
 from holdfast.server.relay.cluster_secret import ClusterSecret
 from holdfast.server.relay.frames import RELAY_PATH
+from holdfast.server.relay.relay_link import published
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ports
 from tests.cli.test_serve import HIDDEN, serving
@@ -137,7 +138,7 @@ async def test_who_says_nothing_to_a_worker_is_not_kept(db: Database, clock: Clo
     ):
         assert link is not None
         async with (
-            answering(link, host, MetricRegistry()) as asked,
+            published(link, host, MetricRegistry()) as asked,
             scraped_at("127.0.0.1", 0, MetricRegistry(), db, host) as scraped,
         ):
             for port in (asked, scraped):
