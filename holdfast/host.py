@@ -124,7 +124,10 @@ async def serving(
     feed = Feed(db, live, limits, options.poll)
     named_by = _titling(db, named, world, titles, observer, check)
     rewrite = None if named_by is None else named_by.rewrite
-    host = Host(HostContext(db, named, feed, world, worker is not None, rewrite, check))
+    title_model = None if named_by is None else named_by.model
+    context = HostContext(db, named, feed, world, worker is not None, rewrite, check, title_model)
+    context.check_budgets(budgets)
+    host = Host(context)
     end = db.listen(feed.receive_notice)
     try:
         if worker is None:

@@ -15,7 +15,8 @@ from holdfast.chat.errors import InvalidInput
 from holdfast.chat.stream import ChatChanged
 from holdfast.chats import BudgetState
 from holdfast.errors import ConfigError
-from holdfast.kernel.limits import Totals
+from holdfast.kernel.limits import LimitReached, Totals
+from holdfast.options import ContextLimits, Policy
 from holdfast.testing import ScriptedModel, call, say, usage
 from holdfast.tools.subagents import subagents
 
@@ -23,7 +24,7 @@ from holdfast.tools.subagents import subagents
 @asynccontextmanager
 async def hosting(path: Path, budgets: Any = None, **more: Any) -> AsyncIterator[Host]:
     model = ScriptedModel([], default=[say("Yes."), usage(input=100)])
-    agent = Agent(model=model, **more)
+    agent = Agent(**{"model": model, **more})
     options = {} if budgets is None else {"budgets": budgets}
     async with holdfast.open(
         f"sqlite:///{path}/chats.db", [agent], titles=False, **options
@@ -51,9 +52,10 @@ async def test_a_chat_continues_once_its_budget_was_raised(tmp_path: Path) -> No
         chat = await host.create("hello")
         await chat.rest()
         await chat.send("again")
-        failure = (await chat.rest()).chat.error
-        assert failure is not None
-        assert failure.kind == "budget"
+        result = await chat.rest()
+        assert result.chat.error is not None
+        assert result.chat.error.kind == "budget"
+        assert result.limit == LimitReached("tokens", "chat", 100, 100)
         report = await chat.set_budget(Limits(tokens=200))
         assert report.chat == BudgetState(Limits(tokens=200), report.chat.used, is_set=True)
         await chat.retry()
@@ -123,3 +125,54 @@ async def test_a_title_is_the_prompt_when_the_budget_is_used_up(tmp_path: Path) 
                 assert event.chat.titled_by is None
                 break
         assert len(model.requests) == 1
+
+
+# --- cost ---
+
+UNPRICED = ScriptedModel([], default="Yes.", name="ollama:tiny", priced=False)
+
+
+async def test_a_budget_of_cost_needs_a_price_when_the_host_is_opened(tmp_path: Path) -> None:
+    budgets = Budgets(day=Limits(cost=1))
+    with pytest.raises(ConfigError, match=r"budgets\.day\.cost .* price of ollama:tiny is unknown"):
+        async with hosting(tmp_path, budgets, model=UNPRICED):
+            pass
+
+
+async def test_a_budget_of_cost_needs_a_price_when_it_is_set(tmp_path: Path) -> None:
+    async with hosting(tmp_path, model=UNPRICED) as host:
+        with pytest.raises(ConfigError, match="price of ollama:tiny is unknown"):
+            await host.set_budgets(Budgets(user=Limits(cost=1)))
+        chat = await host.create(None)
+        with pytest.raises(ConfigError, match="price of ollama:tiny is unknown"):
+            await chat.set_budget(Limits(cost=1))
+        assert (await chat.set_budget(Limits(tokens=1))).chat.limits == Limits(tokens=1)
+
+
+@pytest.mark.parametrize("writes", ["titles", "summaries"])
+async def test_models_of_titles_and_summaries_need_a_price_too(tmp_path: Path, writes: str) -> None:
+    policy = Policy(context=ContextLimits(model=UNPRICED)) if writes == "summaries" else Policy()
+    agent = Agent(model=ScriptedModel([]), policy=policy)
+    titles: Any = UNPRICED if writes == "titles" else False
+    url, budgets = f"sqlite:///{tmp_path}/chats.db", Budgets(chat=Limits(cost=1))
+    with pytest.raises(ConfigError, match="price of ollama:tiny is unknown"):
+        async with holdfast.open(url, [agent], titles=titles, budgets=budgets):
+            pass
+
+
+@pytest.mark.parametrize("is_set", ["before", "after"])
+async def test_a_chat_cannot_choose_a_model_without_a_price(tmp_path: Path, is_set: str) -> None:
+    async with hosting(tmp_path) as host:
+        chat = await host.create(None)
+        if is_set == "before":
+            await host.set_budgets(Budgets(chat=Limits(cost=1)))
+            with pytest.raises(ConfigError, match="price of ollama:none is unknown"):
+                await chat.update(model="ollama:none")
+        else:
+            await chat.update(model="ollama:none")
+            await host.set_budgets(Budgets(chat=Limits(cost=1)))
+            await chat.send("hello")
+            failure = (await chat.rest()).chat.error
+            assert failure is not None
+            assert failure.kind == "config"
+            assert "price of ollama:none is unknown" in f"{failure.message} {failure.detail}"

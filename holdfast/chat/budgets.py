@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from holdfast.chat.errors import InvalidInput
 from holdfast.chat.row_lock import read_chat
@@ -22,6 +22,7 @@ from holdfast.kernel.entry_point import EntryMeta
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.limits import NOTHING_USED, LimitReached, Limits, Totals, reached
 from holdfast.kernel.messages import encode, prepare_to_decode
+from holdfast.kernel.model import Model, is_priced
 from holdfast.store.database import Tx
 
 BudgetScope = Literal["chat", "day", "user"]
@@ -54,10 +55,13 @@ class Budgets(Struct, metaclass=EntryMeta, frozen=True, kw_only=True, omit_defau
         return any(getattr(self, scope) for scope in SCOPES)
 
     @property
-    def limits_cost(self) -> bool:
-        """Whether any limit is one of cost, which needs models with a known price."""
-        limits = (getattr(self, scope) for scope in SCOPES)
-        return any(one is not None and one.cost is not None for one in limits)
+    def limits_cost(self) -> BudgetScope | None:
+        """The first budget with a limit of cost, which needs models with a known price."""
+        for scope in SCOPES:
+            limits = getattr(self, scope)
+            if limits is not None and limits.cost is not None:
+                return scope
+        return None
 
     def over(self, others: Budgets) -> Budgets:
         """These budgets, and those of `others` where there are none here."""
@@ -66,6 +70,16 @@ class Budgets(Struct, metaclass=EntryMeta, frozen=True, kw_only=True, omit_defau
 
 
 NO_BUDGETS: Final = Budgets()
+
+
+def check_priced(scope: BudgetScope, model: Model) -> None:
+    """Raise a `ConfigError` if a budget of cost would not count the calls of a model."""
+    if not is_priced(model):
+        raise ConfigError(
+            f"budgets.{scope}.cost needs a known price, and the price of {model.name} is unknown: "
+            "limit tokens instead, or state its price per million tokens, as in "
+            "holdfast.model(…, profile={'price': {'input': 1.0, 'output': 4.0}})"
+        )
 
 
 class BudgetState(Struct, frozen=True):
@@ -93,6 +107,8 @@ class BudgetCheck:
 
     def __init__(self, configured: Budgets = NO_BUDGETS) -> None:
         self.configured = configured
+        self.limits_cost = configured.limits_cost
+        """A budget with a limit of cost, configured or set, as far as this process knows."""
         self._some_are_stored = False
         """Whether budgets were set for users or chats, as far as this process knows."""
         self._before_today: dict[str, tuple[int, Totals]] = {}
@@ -109,17 +125,32 @@ class BudgetCheck:
         return not self._some_are_stored and not self.configured.user
 
     async def refresh(self, tx: Tx) -> None:
-        """Find out whether budgets were set for users or chats, in this process or another."""
-        self._some_are_stored = await tx.one("SELECT 1 FROM budgets LIMIT 1") is not None
+        """Find out which budgets were set for users or chats, in this process or another."""
+        row = await tx.one(
+            """
+            SELECT EXISTS (SELECT 1 FROM budgets),
+                   (SELECT scope FROM budgets WHERE limits LIKE '%"cost"%' LIMIT 1)
+            """
+        )
+        assert row is not None
+        self._some_are_stored = bool(row[0])
+        self.limits_cost = self.configured.limits_cost or row[1]
 
-    def some_are_stored(self) -> None:
-        """Note that a budget was set for a user or a chat."""
+    def note(self, budgets: Budgets) -> None:
+        """Note that budgets were set for a user or a chat."""
         self._some_are_stored = True
+        self.limits_cost = self.limits_cost or budgets.limits_cost
 
-    async def reached(self, tx: Tx, chat: ChatRow) -> LimitReached | None:
-        """The limit that keeps a chat from calling a model; None if it may."""
+    async def reached(self, tx: Tx, chat: ChatRow, model: Model) -> LimitReached | None:
+        """The limit that keeps a chat from calling a model; None if it may.
+
+        Raises `ConfigError` for a model without a known price under a limit of cost: it was chosen
+        before the limit was set.
+        """
         now, of_user, of_chat = await _stored(tx, chat.owner, chat.root_id)
         budgets = Budgets(chat=of_chat).over(of_user).over(self.configured)
+        if budgets.limits_cost is not None:
+            check_priced(budgets.limits_cost, model)
         for scope in SCOPES:
             limits = getattr(budgets, scope)
             if limits:
@@ -237,14 +268,18 @@ async def set_budget(
         INSERT INTO budgets (scope, id, limits) VALUES (:scope, :id, :limits)
         ON CONFLICT (scope, id) DO UPDATE SET limits = excluded.limits
         """,
-        {**key, "limits": encode(limits).decode()},
+        {**key, "limits": encode(_without_none(to_builtins(limits))).decode()},
     )
+
+
+def _without_none(table: Any) -> Any:
+    if not isinstance(table, dict):
+        return table
+    return {name: _without_none(value) for name, value in table.items() if value is not None}
 
 
 async def set_budget_of_chat(tx: Tx, id: str, limits: Limits | None) -> None:
     """Set the budget of a root chat. Raises `ChatNotFound`, and `InvalidInput` for a child chat."""
-    if not isinstance(limits, Limits | None):
-        raise InvalidInput(f"the budget is {limits!r:.80}: use Limits(…), or None")
     chat = await read_chat(tx, id)
     if chat.parent_id is not None:
         raise InvalidInput(

@@ -16,7 +16,13 @@ from msgspec import UNSET, UnsetType
 
 from holdfast.agent import Agent, Resolution
 from holdfast.chat import export, queries
-from holdfast.chat.budgets import BudgetCheck, BudgetReport, set_budget_of_chat
+from holdfast.chat.budgets import (
+    BudgetCheck,
+    BudgetReport,
+    Budgets,
+    check_priced,
+    set_budget_of_chat,
+)
 from holdfast.chat.change_feed import Feed
 from holdfast.chat.client_tools import ClientTool, check_client_tools
 from holdfast.chat.errors import ChatArchived, InvalidInput, NothingWaits
@@ -48,8 +54,9 @@ from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.foreign_attributes import answer_foreign_attributes
 from holdfast.kernel.limits import Limits
 from holdfast.kernel.messages import Message, Prompt, encode, user_message
-from holdfast.kernel.model import Effort, check_effort, check_usable
+from holdfast.kernel.model import Effort, Model, check_effort, check_usable
 from holdfast.kernel.ports import Ports
+from holdfast.kernel.prepare import model_of, summary_model
 from holdfast.kernel.suggest import no_agent
 from holdfast.store.database import Database, Tx
 
@@ -74,6 +81,7 @@ class HostContext:
         runs_here: bool,
         rewrite: RewriteTitle | None = None,
         budgets: BudgetCheck | None = None,
+        title_model: Model | None = None,
     ) -> None:
         self.db = db
         self.budgets = BudgetCheck() if budgets is None else budgets
@@ -82,6 +90,7 @@ class HostContext:
         self.ports = ports
         self._runs_here = runs_here
         self._rewrite = rewrite
+        self._title_model = title_model
 
     def agent(self, name: str | None) -> Agent:
         """Return the agent of this name; the first agent when no name is given."""
@@ -110,7 +119,21 @@ class HostContext:
             raise ConfigError(f"model is {model!r}: use its name, as provider:model")
         known_agent = self.agents.get(agent)
         if self._runs_here and known_agent is not None:
-            check_usable(known_agent.replace(model=model).model)
+            chosen = known_agent.replace(model=model)
+            check_usable(chosen.model)
+            if self.budgets.limits_cost is not None:
+                check_priced(self.budgets.limits_cost, model_of(chosen))
+
+    def check_budgets(self, budgets: Budgets) -> None:
+        """Reject limits of cost if the price of a model is unknown. Raises `ConfigError`."""
+        scope = budgets.limits_cost
+        if scope is None:
+            return
+        for agent in self.agents.values():
+            check_priced(scope, model_of(agent))
+            check_priced(scope, summary_model(agent))
+        if self._title_model is not None:
+            check_priced(scope, self._title_model)
 
 
 @answer_foreign_attributes
@@ -170,8 +193,11 @@ class Chat(ChatHandle):
         return await self._ask(self._context.budgets.report_of_chat)
 
     async def set_budget(self, limits: Limits | None) -> BudgetReport:
+        if not isinstance(limits, Limits | None):
+            raise InvalidInput(f"the budget is {limits!r:.80}: use Limits(…), or None")
+        self._context.check_budgets(Budgets(chat=limits))
         await self._db.write(lambda tx: set_budget_of_chat(tx, self.id, limits))
-        self._context.budgets.some_are_stored()
+        self._context.budgets.note(Budgets(chat=limits))
         return await self.budget()
 
     async def _ask(self, query: Callable[..., Awaitable[T]], **options: Any) -> T:

@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from holdfast.agent import Agent
 from holdfast.chat import queries
-from holdfast.chat.budgets import BudgetReport, Budgets, set_budget
+from holdfast.chat.budgets import NO_BUDGETS, BudgetCheck, BudgetReport, Budgets, set_budget
 from holdfast.chat.change_feed import Feed
 from holdfast.chat.client_tools import ClientTool, check_client_tools
 from holdfast.chat.errors import ChatNotFound, InvalidInput
@@ -162,9 +162,19 @@ class Host(ChatHost):
         check_text("owner", owner)
         if not isinstance(budgets, Budgets | None):
             raise InvalidInput(f"budgets is {budgets!r:.80}: use Budgets(…), or None")
+        self._context.check_budgets(budgets or NO_BUDGETS)
         await self._context.db.write(lambda tx: set_budget(tx, "user", owner, budgets))
-        self._context.budgets.some_are_stored()
+        self._context.budgets.note(budgets or NO_BUDGETS)
         return await self.budgets(owner)
+
+    def check_budgets(self, budgets: Budgets) -> None:
+        """Reject limits of cost if the price of a model is unknown. Raises `ConfigError`."""
+        self._context.check_budgets(budgets)
+
+    @property
+    def budget_check(self) -> BudgetCheck:
+        """The configured budgets, and their comparison with usage."""
+        return self._context.budgets
 
     def agent(self, name: str | None = None) -> Agent[Any, Any]:
         """Return the agent of this name; the first agent when no name is given. Raises

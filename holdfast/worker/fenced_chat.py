@@ -32,6 +32,7 @@ from holdfast.kernel.history import History
 from holdfast.kernel.hook_context import ChatInfo, Context
 from holdfast.kernel.limits import LimitReached
 from holdfast.kernel.messages import Message
+from holdfast.kernel.model import Model
 from holdfast.kernel.model_context import Trim
 from holdfast.kernel.observer import Stretch
 from holdfast.store.database import Closed, Database, OutcomeUnknown, Tx, Unavailable
@@ -249,11 +250,13 @@ class FencedChat:
             lambda: self._db.read(lambda tx: list_children(tx, chat_id), short=True)
         )
 
-    async def budget_reached(self, budgets: BudgetCheck) -> LimitReached | None:
+    async def budget_reached(self, budgets: BudgetCheck, model: Model) -> LimitReached | None:
         """Return the budget that keeps the chat from calling a model; None if it may."""
         chat = self.chat
         return await self._until_available(
-            lambda: self._db.read(lambda tx: budgets.reached(tx, chat), short=budgets.is_short)
+            lambda: self._db.read(
+                lambda tx: budgets.reached(tx, chat, model), short=budgets.is_short
+            )
         )
 
     # --- changes by others ---

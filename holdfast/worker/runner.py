@@ -365,6 +365,11 @@ class Runner:
             resumed=self._progress != "stepped",
         )
         decision = decide(turn, facts, rules)
+        if rules.spawns and isinstance(decision, (RunCalls, RequireAction)):
+            spawns = any(call.tool in rules.spawns for call in turn.open)
+            limit = await self._budget_reached() if spawns else None
+            if limit is not None:
+                decision = decide(turn, replace(facts, limit=limit), rules)
         match decision:
             case CallModel() | LoadContext() if self._agent_changed():
                 return await self._hand_over()
@@ -402,16 +407,20 @@ class Runner:
 
     async def _stopped_by_budget(self) -> bool:
         """Stop the turn if a budget is reached: no model is called, and the queue stays."""
-        if not self._budgets.applies:
-            return False
-        limit = await self._fenced.budget_reached(self._budgets)
+        limit = await self._budget_reached()
         if limit is None:
             return False
         failure = Failure("budget", limit.sentence)
-        await self._fenced.write(runner.fail, failure)
+        outcome = TurnOutcome("error", self._fenced.history.turn.steps, limit=limit)
+        await self._fenced.write(runner.fail, failure, outcome=outcome)
         self._observer.turned("error", failure)
         LOG.warning("chat %s: %s", self.chat_id, failure.message)
         return True
+
+    async def _budget_reached(self) -> LimitReached | None:
+        if not self._budgets.applies:
+            return None
+        return await self._fenced.budget_reached(self._budgets, self._agent.prepared.model)
 
     def _agent_changed(self) -> bool:
         """Whether another agent continues from here on."""

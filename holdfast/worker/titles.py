@@ -71,7 +71,8 @@ class Titles:
         self._db = db
         self._agents = agents
         self._ports = ports
-        self._model = model
+        self.model = model
+        """The model that writes the titles; None for each chat's own."""
         self._observer = observer
         self._budgets = BudgetCheck() if budgets is None else budgets
 
@@ -130,7 +131,7 @@ class Titles:
         """Have a model write a title. Adds the usage to `charges`, also on failure."""
         agent = self._agents[chat.agent]
         model = self._writer_of(agent, chat)
-        await self._check_budget(chat)
+        await self._check_budget(chat, model)
         with anyio.fail_after(TITLE_TIMEOUT):
             for effort in _efforts_for(model):
                 assembly = Assembly(model.name, self._ports)
@@ -148,9 +149,9 @@ class Titles:
             raise Unusable(assembly.message().text)
         return title
 
-    async def _check_budget(self, chat: ChatRow) -> None:
+    async def _check_budget(self, chat: ChatRow, model: Model) -> None:
         if self._budgets.applies:
-            limit = await self._db.read(lambda tx: self._budgets.reached(tx, chat))
+            limit = await self._db.read(lambda tx: self._budgets.reached(tx, chat, model))
             if limit is not None:
                 raise NoBudget(limit.sentence)
 
@@ -161,8 +162,8 @@ class Titles:
         return (Charge(id, "title", assembly.usage, assembly.model),)
 
     def _writer_of(self, agent: Agent, chat: ChatRow) -> Model:
-        if self._model is not None:
-            return self._model
+        if self.model is not None:
+            return self.model
         return model_of(agent if chat.model is None else agent.replace(model=chat.model))
 
     async def _ask(

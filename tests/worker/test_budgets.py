@@ -19,7 +19,7 @@ from holdfast.testing import Clock, ScriptedModel, call, pause, say, usage
 from holdfast.tools.subagents import subagents
 from tests.databases import OpenDatabase
 from tests.worker.test_takeover import BOTH_AT_ONCE
-from tests.worker.workers import Life, asks, living
+from tests.worker.workers import Life, asks, living, results_of
 
 HUNDRED: Final = [say("Yes."), usage(input=100)]
 """An answer of a hundred tokens."""
@@ -172,7 +172,7 @@ async def test_steps_cost_and_seconds_are_limits_too(db: Database, clock: Clock)
             chat_id = await life.begin()
             await life.rest(chat_id)
             await life.do(set_budget, "chat", chat_id, limit)
-            life.budgets.some_are_stored()
+            life.budgets.note(Budgets(chat=limit))
             assert words in sentence(await again(life, chat_id))
 
 
@@ -228,6 +228,19 @@ async def test_children_share_the_budget_of_their_parent(db: Database, clock: Cl
         await anyio.sleep(10)  # until the child has ended, too
         assert len(model.requests) == 3
         assert "used 300 of 300 tokens" in sentence(await again(life, chat_id))
+
+
+async def test_no_child_is_spawned_without_budget(db: Database, clock: Clock) -> None:
+    model = ScriptedModel([family] * 9)
+    async with living(
+        db, model, subagents(["agent"]), clock=clock, budgets=budget("chat", 100)
+    ) as life:
+        chat_id = await life.begin("above")
+        sentence(await life.rest(chat_id))
+        (refused,) = results_of(await life.history(chat_id))
+        assert refused.outcome == "refused"
+        assert "used 100 of 100 tokens" in refused.text
+        assert len(model.requests) == 1
 
 
 # --- several workers ---

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,6 +41,8 @@ from holdfast.kernel.errors import Failure
 from holdfast.kernel.messages import Message, ToolResult, encode, results_message
 from holdfast.kernel.tool_results import result
 from holdfast.store.database import Claimable, Tx
+
+FAILED: Final = TurnOutcome("error")
 
 
 class Advanced(Struct, frozen=True, gc=False):
@@ -409,6 +412,8 @@ async def fail(
     failure: Failure,
     partial: Message | None = None,
     charges: Sequence[Charge] = (),
+    *,
+    outcome: TurnOutcome = FAILED,
 ) -> Advanced:
     """Set the chat to an error. Open calls stay open, and get results when the chat continues."""
     locked = await begin_fenced(tx, fence, Transition.FAIL)
@@ -418,7 +423,7 @@ async def fail(
     locked.set(
         status=Status.ERROR,
         error=failure,
-        outcome=TurnOutcome("error"),
+        outcome=outcome,
         compaction=None,
         retry=None,
         retry_at=None,
