@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import anyio
 from msgspec import Struct
 
+from holdfast.chat.causes import with_cause
 from holdfast.chat.errors import KeyReused
 from holdfast.chat.row_lock import now_of
 from holdfast.chat.rows import ChatRow, Queued
@@ -49,6 +50,7 @@ async def once(
     The key also makes it safe to retry after a lost acknowledgement: if the first attempt was
     committed, the retried transaction finds its response.
     """
+    change = with_cause(change)
     if key is None:
         return await db.write(change, short=short)
     for delay in (0.0, 0.1, 1.0, None):

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct, structs
 
+from holdfast.chat.causes import causes_after
 from holdfast.chat.errors import ChatArchived, ChatNotFound, Corrupt, Fenced
 from holdfast.chat.rows import (
     CHAT_COLUMNS,
@@ -134,6 +135,7 @@ class LockedChat:
                 self.chat.status,
             )
         self._update_ownership(children_are_idle)
+        self._update_causes()
         self.set(snapshot_version=self.version, updated_at=self.now)
         changes = {
             name: value
@@ -167,6 +169,15 @@ class LockedChat:
             self.tx.notify(Claimable(self.chat.id))
         if self.chat.parent_id is not None and self.before.busy and not self.chat.busy:
             self.tx.notify(Claimable(self.chat.parent_id))  # it may wait for this child
+
+    def _update_causes(self) -> None:
+        """Note who made the chat work, for links from traces of its turns."""
+        before, now = self.before, self.chat
+        causes = causes_after(
+            before.causes, self.transition, was_busy=before.busy, is_busy=now.busy
+        )
+        if causes != before.causes:
+            self.set(causes=causes)
 
     def _update_ownership(self, children_are_idle: bool) -> None:
         """Release a chat that is not runnable, and note since when one is runnable.

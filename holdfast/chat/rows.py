@@ -123,6 +123,8 @@ class ChatRow(Struct, frozen=True, gc=False, kw_only=True):
     epoch: int
     created_at: int
     updated_at: int
+    causes: str | None = None
+    """Trace contexts of the callers that made it work: see `causes.py`."""
 
     @property
     def busy(self) -> bool:

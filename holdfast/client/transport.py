@@ -20,6 +20,7 @@ from holdfast.client.explain_connection_error import explain
 from holdfast.client.retry import UNAVAILABLE_STATUSES, delay
 from holdfast.kernel.errors import HoldfastError
 from holdfast.kernel.ports import Ports
+from holdfast.observe.caller_trace import TRACEPARENT, caller_trace
 from holdfast.server.json import API_PREFIX as API_PREFIX
 from holdfast.server.json import IDEMPOTENCY_HEADER, from_json, to_json
 from holdfast.server.problem import PROBLEM_MEDIA_TYPE, ProblemDetails
@@ -110,6 +111,8 @@ class Transport:
         headers = {"Content-Type": media} if body else {}
         if key is not None:
             headers[IDEMPOTENCY_HEADER] = key
+        if (trace := caller_trace()) is not None:
+            headers[TRACEPARENT] = trace
         ends, tries = anyio.current_time() + self.patience, 0
         while True:
             tries += 1

@@ -43,6 +43,9 @@ class Stretch(Struct, frozen=True, kw_only=True):
     worker: str | None = None
     """Worker that drives the chat; None for a run in memory."""
     epoch: int = 0
+    causes: Callable[[], Sequence[str]] = tuple
+    """Function that returns the trace contexts (`traceparent`) of the callers that made a chat
+    work."""
 
 
 class ModelCallOutcome(Struct, frozen=True):

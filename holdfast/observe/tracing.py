@@ -7,7 +7,7 @@ messages is left out unless it is enabled.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import Token
 from typing import TYPE_CHECKING, Any, Final
 
@@ -109,6 +109,8 @@ class _Traced(ChatObserver):
         """Values of `error.type` for tool calls that raised, by call id."""
         self._usage: Usage | None = None
         self._prompted = False
+        self._linked: set[str] = set()
+        """Trace contexts of callers that a turn is linked to."""
         self.around = (self._call,)
 
     # --- a turn ---
@@ -148,11 +150,27 @@ class _Traced(ChatObserver):
             attributes["holdfast.parent.conversation.id"] = stretch.parent
             parent = self._tracing.last_turn(stretch.parent)
             links = [] if parent is None else [self._api.Link(parent)]
+        links += self._links_to_callers()
         kind = self._api.SpanKind.INTERNAL
         span = self._start(f"invoke_agent {stretch.agent}", kind, self._above, attributes, links)
         if stretch.worker is not None:
             self._tracing.remember(stretch.id, span.get_span_context())
         return span
+
+    def _links_to_callers(self) -> Iterator[Link]:
+        """Links to the callers that made the chat work since the turn before this one."""
+        for trace in self._stretch.causes():
+            if trace not in self._linked:
+                self._linked.add(trace)
+                _, trace_id, span_id, flags = trace.split("-")
+                yield self._api.Link(
+                    self._api.SpanContext(
+                        int(trace_id, 16),
+                        int(span_id, 16),
+                        is_remote=True,
+                        trace_flags=self._api.TraceFlags(int(flags, 16)),
+                    )
+                )
 
     def turned(self, reason: str, failure: Failure | None = None) -> None:
         self._end_turn(reason, failure)

@@ -17,6 +17,7 @@ from multidict import MultiDict, MultiMapping
 
 from holdfast.chat.errors import Corrupt
 from holdfast.kernel.errors import HoldfastError
+from holdfast.observe.caller_trace import TRACEPARENT, sent_by
 from holdfast.server.access_policy import AccessDecision, ApiCaller, ChatAccess, Need, authorise
 from holdfast.server.api_server import ApiServer
 from holdfast.server.http_request import HttpRequest, read_body
@@ -67,6 +68,13 @@ async def dispatch(
     server: ApiServer, operation: Operation, need: Need, request: HttpRequest
 ) -> ApiResponse:
     """Carry out a request. Raises the errors that `refusal` answers."""
+    with sent_by(request.headers.get(TRACEPARENT)):
+        return await _carried_out(server, operation, need, request)
+
+
+async def _carried_out(
+    server: ApiServer, operation: Operation, need: Need, request: HttpRequest
+) -> ApiResponse:
     _check_names(request)
     request[DOWNLOAD] = operation.download
     try:

@@ -17,6 +17,7 @@ from msgspec import structs
 
 from holdfast.chat import files, queries
 from holdfast.chat.budgets import BudgetCheck
+from holdfast.chat.causes import traces_of
 from holdfast.chat.child_reports import list_children
 from holdfast.chat.errors import ChatNotFound, Fenced
 from holdfast.chat.journal import read_journal
@@ -56,7 +57,12 @@ class OwnershipLost(Exception):
     """The chat has another owner, or was deleted: this runner may write nothing more."""
 
 
-def stretch_of(chat: ChatRow, model: str, attempt: Callable[[], int]) -> Stretch:
+def stretch_of(
+    chat: ChatRow,
+    model: str,
+    attempt: Callable[[], int],
+    causes: Callable[[], Sequence[str]] = tuple,
+) -> Stretch:
     """An ownership of a chat, for an observer; `model` is the name of its model."""
     return Stretch(
         id=chat.id,
@@ -67,6 +73,7 @@ def stretch_of(chat: ChatRow, model: str, attempt: Callable[[], int]) -> Stretch
         parent=chat.parent_id,
         worker=chat.worker_id,
         epoch=chat.epoch,
+        causes=causes,
     )
 
 
@@ -114,7 +121,9 @@ class FencedChat:
 
     def stretch(self, model: str) -> Stretch:
         """This ownership of the chat, for an observer; `model` is the name of its model."""
-        return stretch_of(self.chat, model, lambda: self.chat.attempt)
+        return stretch_of(
+            self.chat, model, lambda: self.chat.attempt, lambda: traces_of(self.chat.causes)
+        )
 
     def context(self, history: Callable[[], Sequence[Message]] | None = None) -> Context:
         """Context of a hook that is called now; `history` replaces the chat's own."""

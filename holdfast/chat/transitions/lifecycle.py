@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.chat.budgets import set_budget
+from holdfast.chat.causes import current_cause
 from holdfast.chat.client_tools import ClientTool
 from holdfast.chat.deleted_or_unshared import note_deleted
 from holdfast.chat.errors import (
@@ -141,6 +142,7 @@ async def _write(
         "history_version": version if runs else 0,
         "queue_version": 0,
         "messages": 1 if runs else 0,
+        "causes": current_cause() if runs else None,
     }
     now = tx.dialect.now
     row = await tx.one(
