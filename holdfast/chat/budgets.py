@@ -109,6 +109,7 @@ class BudgetCheck:
         self.configured = configured
         self.limits_cost = configured.limits_cost
         """A budget with a limit of cost, configured or set, as far as this process knows."""
+        self._some_are_configured = bool(configured)
         self._some_are_stored = False
         """Whether budgets were set for users or chats, as far as this process knows."""
         self._before_today: dict[str, tuple[int, Totals]] = {}
@@ -117,7 +118,7 @@ class BudgetCheck:
     @property
     def applies(self) -> bool:
         """Whether there are any budgets. Without, nothing is read before model calls."""
-        return self._some_are_stored or bool(self.configured)
+        return self._some_are_stored or self._some_are_configured
 
     @property
     def is_short(self) -> bool:
