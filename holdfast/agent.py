@@ -519,19 +519,27 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         return SyncRun(self._made_run(prompt, deps, history, resolve, compact, limits))
 
     @entry_point("agent.chat")
-    async def chat(self, *, history: Sequence[Message] = ()) -> tuple[Message, ...]:
+    async def chat(
+        self, *, deps: DepsT | None = None, history: Sequence[Message] = ()
+    ) -> tuple[Message, ...]:
         """Chat with the agent in the terminal; returns the history of the chat at the end.
 
         It is the editor of `holdfast chat`, with its commands: the user may type during answers,
         Ctrl-C interrupts the answer, Ctrl-D ends the chat, and approvals are asked. Nothing is
         stored. Without a terminal, each line of standard input is a prompt or an answer.
         """
-        return await terminal_chat()(overridden(self), _checked(history))
+        agent, deps = overridden(self), overridden_deps(self, deps)
+        check_deps(agent, agent.team, deps)
+        return await terminal_chat()(agent, _checked(history), deps)
 
     @entry_point("agent.chat_sync")
-    def chat_sync(self, *, history: Sequence[Message] = ()) -> tuple[Message, ...]:
+    def chat_sync(
+        self, *, deps: DepsT | None = None, history: Sequence[Message] = ()
+    ) -> tuple[Message, ...]:
         """Chat with the agent in the terminal, without `await`: see `chat`."""
-        return value_of(partial(self.chat, history=history), instead="await agent.chat(…)")
+        return value_of(
+            partial(self.chat, deps=deps, history=history), instead="await agent.chat(…)"
+        )
 
     def _journal(
         self, open_calls: Sequence[ToolCall], resolve: Mapping[str, Resolution]

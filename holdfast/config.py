@@ -40,6 +40,8 @@ class AgentOptions:
     instructions: str | None = None
     max_steps: int | None = None
     """Limit of steps; None: the agent's."""
+    deps: str | None = None
+    """Provider of the deps of agents written in Python, as `module:name`."""
 
     def changed(self) -> Iterator[str]:
         """The options that were given, as on the command line."""
@@ -79,6 +81,8 @@ class ServeOptions:
 
     agents: tuple[str, ...] = ()
     """Agents written in Python, each as `module:name`, in addition to those of the settings."""
+    deps: str | None = None
+    """Provider of the deps of agents written in Python, as `module:name`."""
     settings: str | None = None
     """Path of the settings file."""
     database: str | None = None
@@ -112,6 +116,7 @@ def serve_options(arguments: Namespace, environ: Mapping[str, str], *, api: bool
     metrics = None if api else arguments.metrics or _set(environ, "HOLDFAST_METRICS")
     return ServeOptions(
         agents=tuple(arguments.agents),
+        deps=arguments.deps,
         settings=settings_file(arguments, environ),
         database=arguments.database or _set(environ, "HOLDFAST_DATABASE"),
         listen_url=_set(environ, "HOLDFAST_LISTEN_URL"),
@@ -314,6 +319,7 @@ def chat_options(arguments: Namespace, environ: Mapping[str, str]) -> ChatOption
         chat=LAST if arguments.last else arguments.chat,
         agent_name=name,
         python=python,
+        agent=AgentOptions(deps=arguments.deps),
         model=arguments.model,
         effort=arguments.effort,
         files=tuple(arguments.file or ()),
@@ -468,6 +474,7 @@ def run_options(arguments: Namespace, environ: Mapping[str, str]) -> RunOptions:
         quiet=arguments.quiet,
         reasoning=arguments.reasoning,
         max_steps=arguments.max_steps,
+        deps=arguments.deps,
         color=arguments.color,
     )
     if python is not None and (refused := [one for one in options.changed() if one in _OF_TOOLS]):

@@ -20,7 +20,7 @@ from holdfast.chat.change_feed import Feed
 from holdfast.chat.handle import HostContext
 from holdfast.chat.host import Host
 from holdfast.chat.snapshots import StrandedLimits
-from holdfast.kernel.deps import DepsProviders
+from holdfast.kernel.deps import DepsProviders, providers_of
 from holdfast.kernel.entry_point import entry_context
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Model, check_model
@@ -29,7 +29,6 @@ from holdfast.kernel.override import overridden
 from holdfast.kernel.ports import Ports
 from holdfast.live.broadcast import Live
 from holdfast.store.database import Database, NoticesLost
-from holdfast.worker.chat_deps import providers_of
 from holdfast.worker.options import MICRO, WorkerOptions
 from holdfast.worker.relay import Relay, relayed
 from holdfast.worker.titles import Titles

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias, Union
 
 from holdfast.agent import Agent
+from holdfast.kernel.deps import DepsProviders
 from holdfast.kernel.errors import ConfigError
 
 Agents: TypeAlias = Union[Agent[Any, Any], Iterable[Agent[Any, Any]], Mapping[str, Agent[Any, Any]]]
@@ -22,6 +23,7 @@ AgentsToServe: TypeAlias = Union[Agents, Callable[[], Union[Agents, Awaitable[Ag
 async def serve(
     agents: AgentsToServe,
     *,
+    deps: DepsProviders | None = None,
     database: str | None = None,
     listen: str | int | None = None,
     settings: str | os.PathLike[str] | Mapping[str, Any] | None = None,
@@ -32,6 +34,7 @@ async def serve(
 ) -> None:
     """Serve agents until the process is asked to stop (Ctrl-C, SIGTERM) or the call is cancelled.
 
+    `deps` returns the deps of a chat, as for `holdfast.open`.
     `database` is `sqlite:///chats.db` or `postgresql://…`; by default a file in the data directory.
     `listen` is an address, as `127.0.0.1:8765`, or a port; 0 picks a free one. `settings` is the
     path of a settings file, or its content as a mapping; by default no file is read, not even
@@ -55,7 +58,8 @@ async def serve(
         data=None if data is None else os.fspath(data),
         open=browser,
     )
-    program = ServedProgram(tuple(await agents_of_program(agents)), examine_given(settings))
+    given = tuple(await agents_of_program(agents))
+    program = ServedProgram(given, examine_given(settings), deps)
     config = resolve_config(options, os.environ, program=program)
     with config.telemetry.logging():
         await run_until_stopped(config, on_start)
@@ -64,6 +68,7 @@ async def serve(
 def serve_sync(
     agents: AgentsToServe,
     *,
+    deps: DepsProviders | None = None,
     database: str | None = None,
     listen: str | int | None = None,
     settings: str | os.PathLike[str] | Mapping[str, Any] | None = None,
@@ -79,6 +84,7 @@ def serve_sync(
     asyncio.run(
         serve(
             agents,
+            deps=deps,
             database=database,
             listen=listen,
             settings=settings,

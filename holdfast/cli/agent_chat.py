@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 
@@ -27,6 +27,7 @@ from holdfast.cli.run import colored, quiet_logs
 from holdfast.cli.terminal import OutputStream
 from holdfast.cli.view import View
 from holdfast.config import ChatOptions, ChatTarget, editor_keys
+from holdfast.kernel.deps import DepsProvider
 from holdfast.kernel.messages import Message, dump
 from holdfast.worker.options import WorkerOptions
 
@@ -42,11 +43,16 @@ LEAVING_GRACE: Final = 2.0
 """Seconds that running tools have when the user leaves."""
 
 
-async def chat_with(agent: Agent, history: Sequence[Message] = ()) -> tuple[Message, ...]:
+async def chat_with(
+    agent: Agent[Any, Any], history: Sequence[Message] = (), deps: Any = None
+) -> tuple[Message, ...]:
     """Chat with an agent in the terminal; returns the history of the chat at the end."""
     worker = WorkerOptions(grace=LEAVING_GRACE)
     with quiet_logs():
-        async with host.open(IN_MEMORY, [agent], titles=False, worker=worker) as opened:
+        provider = None if deps is None else _always(deps)
+        async with host.open(
+            IN_MEMORY, [agent], titles=False, worker=worker, deps=provider
+        ) as opened:
             chat = await _continued(opened, agent, history) if history else None
             talk = _session if at_terminal() else _lines
             left: ChatHandle | None = await talk(agent, opened, chat)
@@ -56,6 +62,10 @@ async def chat_with(agent: Agent, history: Sequence[Message] = ()) -> tuple[Mess
                 await left.interrupt()
                 await left.rest()
             return await left.history()
+
+
+def _always(deps: object) -> DepsProvider[Any]:
+    return lambda info: deps
 
 
 async def _continued(opened: Host, agent: Agent, history: Sequence[Message]) -> Chat:

@@ -85,6 +85,7 @@ async def local_host(options: ChatOptions) -> AsyncIterator[LocalHost]:
     where = options.where
     serve = ServeOptions(
         agents=() if options.python is None else (options.python,),
+        deps=options.agent.deps,
         settings=where.settings,
         database=where.serve_database,
         listen_url=where.listen_url,
@@ -104,6 +105,7 @@ async def local_host(options: ChatOptions) -> AsyncIterator[LocalHost]:
                 worker=worker,
                 titles=config.registry.titles,
                 observer=config.telemetry.observer,
+                deps=config.deps,
             ) as host,
         ):
             answers = who_answers(config, by_option=options.model is not None)

@@ -6,8 +6,8 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, redirect_stdout
 from typing import Any, Final
 
 from msgspec import structs
@@ -20,14 +20,17 @@ from holdfast.cli.import_tools import load_tools
 from holdfast.cli.json_lines import JsonView
 from holdfast.cli.prompt_sources import prompt_of, read_stdin
 from holdfast.cli.python_agents import load_agents
+from holdfast.cli.python_deps import load_deps
 from holdfast.cli.run_until_idle import Conversation, RunView
 from holdfast.cli.terminal import OutputStream
 from holdfast.cli.view import View
 from holdfast.config import NAMED_BY_OPTION, Color, RunOptions
 from holdfast.kernel import prepare
+from holdfast.kernel.deps import check_deps_of, provided_deps, providers_of
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.escape import escape
 from holdfast.kernel.events import Action, EndReason
+from holdfast.kernel.hook_context import ChatInfo
 from holdfast.kernel.model import Model
 from holdfast.kernel.result import RunResult
 from holdfast.kernel.tool import Tool
@@ -74,8 +77,9 @@ def main(options: RunOptions) -> int:
             spec = options.python
             agent = await agent_of_module(options, spec) if spec else agent_of(options, view.note)
             introduce(options, agent, status, view.note)
-            conversation = Conversation(agent, view, asker)
-            return conversation, await conversation.go(prompt)
+            async with deps_of(options, agent) as deps:
+                conversation = Conversation(agent, view, asker, deps)
+                return conversation, await conversation.go(prompt)
 
         conversation, result = asyncio.run(answered())
         if result.reason == "requires_action" and conversation.stopped is None:
@@ -135,6 +139,19 @@ async def agent_of_module(options: RunOptions, spec: str) -> Agent:
     if options.tools:
         changes["tools"] = [*agent.tools, *load_tools(options.tools, "--tools")]
     return agent.replace(**{name: new for name, new in changes.items() if new is not None})
+
+
+@asynccontextmanager
+async def deps_of(options: RunOptions, agent: Agent) -> AsyncIterator[Any]:
+    """The deps of the run, from the provider that the command line names."""
+    if options.deps is None:
+        check_deps_of(agent, None, "add --deps MODULE:NAME")
+        yield None
+        return
+    providers = providers_of(agent.team, load_deps(options.deps, "--deps"), needed=True)
+    taker = agent if agent.name in providers else agent.team[next(iter(providers))]
+    async with provided_deps(taker, providers[taker.name], ChatInfo(agent=agent.name)) as deps:
+        yield deps
 
 
 def _model(options: RunOptions) -> Model:

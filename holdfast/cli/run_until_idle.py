@@ -34,8 +34,9 @@ class RunView(Protocol):
 class Conversation:
     """Drives an agent for a user at a terminal, or for a script."""
 
-    def __init__(self, agent: Agent, view: RunView, asker: Asker) -> None:
+    def __init__(self, agent: Agent, view: RunView, asker: Asker, deps: Any = None) -> None:
         self._agent = agent
+        self._deps = deps
         self._view = view
         self._asker = asker
         self._run: Run[Any] | None = None
@@ -51,7 +52,7 @@ class Conversation:
         history: Sequence[Message] = ()
         with stopping(self._stop, self._view.end):
             while True:
-                run = self._agent.run(prompt, history=history, resolve=resolve)
+                run = self._agent.run(prompt, deps=self._deps, history=history, resolve=resolve)
                 result = await self._follow(run)
                 if result.reason != "requires_action" or self._leaving:
                     return result

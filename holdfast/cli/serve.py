@@ -78,6 +78,7 @@ async def run_until_stopped(
                 titles=config.registry.titles,
                 observer=observer,
                 url=None if link is None else link.url,
+                deps=config.deps,
             )
         )
         url, port = "", 0

@@ -15,6 +15,7 @@ from holdfast.cli.agent_builder import BaseDirectories
 from holdfast.cli.agents import DEFAULT_AGENT, AgentRegistry, AgentSources, NamedInPython
 from holdfast.cli.mistakes import Mistakes
 from holdfast.cli.python_agents import PythonAgents
+from holdfast.cli.python_deps import load_deps
 from holdfast.cli.replica_link import cluster_secret
 from holdfast.cli.settings import (
     AgentSettings,
@@ -26,6 +27,7 @@ from holdfast.cli.settings import (
 from holdfast.cli.target import create_data_directory, is_loopback, key_file, own_database
 from holdfast.cli.telemetry import Telemetry, TelemetryContext, set_up_telemetry
 from holdfast.config import ServeOptions
+from holdfast.kernel.deps import DepsProviders
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import wall_clock
 from holdfast.server.listening import parse_address
@@ -42,6 +44,7 @@ class ServedProgram(NamedTuple):
 
     agents: tuple[Agent, ...]
     settings: ParsedSettings
+    deps: DepsProviders | None = None
 
 
 class ServeConfig(NamedTuple):
@@ -53,6 +56,8 @@ class ServeConfig(NamedTuple):
     listen_url: str | None
     """URL of the database without a pooler, for LISTEN."""
     registry: AgentRegistry
+    deps: DepsProviders | None
+    """Providers of the agents' deps."""
     listen: tuple[str, int]
     metrics: tuple[str, int] | None
     """Address where a worker serves its metrics."""
@@ -85,6 +90,7 @@ def resolve_config(
     directories = BaseDirectories(directory, options.data)
     sources = AgentSources(settings, directories, environ, named, PythonAgents())
     registry = AgentRegistry(sources, mistakes)
+    deps = _deps(settings, options, program, directory, mistakes)
     listen = listen or _own_address(settings.server, options, mistakes)
     front = _front(settings.server, listen[0], options, mistakes)
     mistakes.end()
@@ -101,6 +107,7 @@ def resolve_config(
         database,
         listen_url,
         registry,
+        deps,
         listen,
         metrics,
         front,
@@ -129,6 +136,24 @@ def _adapted(
     if not (tables or named.specs or named.given):
         tables = {DEFAULT_AGENT: AgentSettings()}
     return structs.replace(settings, agents={name: adapt(one) for name, one in tables.items()})
+
+
+def _deps(
+    settings: HoldfastSettings,
+    options: ServeOptions,
+    program: ServedProgram | None,
+    directory: str,
+    mistakes: Mistakes,
+) -> DepsProviders | None:
+    """The providers of the agents' deps: of the program, the command line, or the settings."""
+    if program is not None and program.deps is not None:
+        return program.deps
+    if options.deps is not None:
+        return load_deps(options.deps, "--deps")
+    spec = settings.deps
+    if spec is None:
+        return None
+    return mistakes.tried("deps", lambda: load_deps(spec, "deps =", directory))
 
 
 def _own_address(

@@ -129,6 +129,9 @@ class HoldfastSettings(Struct, frozen=True, kw_only=True):
     database_wait: float = 30.0
     """Seconds that a starting server waits for an unreachable PostgreSQL."""
     agents: Mapping[str, AgentSettings] = {}
+    deps: str | None = None
+    """Provider of the deps of agents written in Python, as `module:name`: a function of a chat's
+    `ChatInfo`, or a mapping of agents' names to such functions."""
     titles: bool | str | tuple[str, ...] = True
     """Whether a model writes titles, or the name of the model that does; true: each chat's own."""
     server: ServerSettings = ServerSettings()

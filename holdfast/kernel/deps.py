@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union, get_origin
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, Union, get_origin
 
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.hook_context import ChatInfo
+from holdfast.kernel.override import overridden_deps
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent
@@ -102,3 +104,82 @@ def accepts(wanted: Any, deps: object) -> bool:
 def name_of(kind: Any) -> str:
     """Name of a type for people."""
     return kind.__name__ if isinstance(kind, type) else str(kind)
+
+
+# --- Providers of durable chats -----------------------------------------------------------------
+
+MAKE_ONE: Final = "pass a function of the chat's ChatInfo that returns them"
+
+
+def providers_of(
+    agents: Mapping[str, Agent[Any, Any]], deps: DepsProviders | None, *, needed: bool
+) -> Mapping[str, DepsProvider[Any]]:
+    """The provider of each agent, by name. Raises `ConfigError`.
+
+    `needed`: an agent with a `deps_type` must have one.
+    """
+    takers = [name for name, agent in agents.items() if agent.deps_type is not None]
+    providers: Mapping[str, DepsProvider[Any]]
+    if deps is None:
+        providers = {}
+    elif isinstance(deps, Mapping):
+        providers = dict(deps)
+    else:
+        providers = dict.fromkeys(takers, deps)
+        if not takers:
+            raise ConfigError("no agent has a deps_type: set Agent(deps_type=…), or leave deps out")
+    replaced = {name: overridden_deps(agents[name]) for name in takers}
+    fixed = {name: _always(value) for name, value in replaced.items() if value is not None}
+    for name, provider in providers.items():
+        if name not in takers:
+            why = "no agent has this name" if name not in agents else "it has no deps_type"
+            raise ConfigError(f"deps has a provider for {name!r}, and {why}: leave it out")
+        if not callable(provider):
+            raise ConfigError(f"deps is {provider!r:.80}: {MAKE_ONE}")
+    providers = {**providers, **fixed}
+    missing = [name for name in takers if name not in providers]
+    if missing and needed:
+        wanted = name_of(agents[missing[0]].deps_type)
+        raise ConfigError(
+            f"{', '.join(missing)} needs deps of type {wanted}, which a durable chat gets from a "
+            f"provider: pass deps=, a function of the chat's ChatInfo that returns a {wanted}, or "
+            "name it (--deps MODULE:NAME, deps in holdfast.toml)"
+        )
+    return providers
+
+
+def _always(deps: object) -> DepsProvider[Any]:
+    return lambda info: deps
+
+
+@asynccontextmanager
+async def provided_deps(
+    agent: Agent[Any, Any], provider: DepsProvider[Any] | None, info: ChatInfo
+) -> AsyncIterator[Any]:
+    """The deps of a chat as a context manager, whatever its provider returns."""
+    returned: Any = None if provider is None else provider(info)
+    if inspect.isawaitable(returned):
+        returned = await returned
+    wanted = agent.deps_type
+    is_manager = isinstance(returned, AbstractAsyncContextManager)
+    if not is_manager or (isinstance(wanted, type) and accepts(wanted, returned)):
+        yield _checked(agent, provider, returned)
+        return
+    async with returned as deps:
+        yield _checked(agent, provider, deps)
+
+
+def _checked(agent: Agent[Any, Any], provider: DepsProvider[Any] | None, deps: Any) -> Any:
+    if accepts(agent.deps_type, deps):
+        return deps
+    wanted = name_of(agent.deps_type)
+    if provider is None:
+        raise ConfigError(
+            f"{agent.name} needs deps of type {wanted}, and there is no provider of them: pass "
+            "deps= where the chats are opened, or --deps MODULE:NAME"
+        )
+    fix = "decorate it with @contextlib.asynccontextmanager" if inspect.isasyncgen(deps) else ""
+    raise ConfigError(
+        f"the provider of the deps returned a {type(deps).__name__}, and the deps_type of "
+        f"{agent.name} is {wanted}: {fix or f'return a {wanted}'}"
+    )

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias, cast
 
 from holdfast.kernel.messages import Message
 
-TerminalChat: TypeAlias = Callable[[Any, Sequence[Message]], Awaitable[tuple[Message, ...]]]
-"""Chats with an agent, from a history on; returns the history at the end."""
+TerminalChat: TypeAlias = Callable[[Any, Sequence[Message], Any], Awaitable[tuple[Message, ...]]]
+"""Chats with an agent, from a history on, with deps; returns the history at the end."""
 
 
 def terminal_chat() -> TerminalChat:

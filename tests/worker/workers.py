@@ -20,7 +20,7 @@ from holdfast.chat.row_lock import read_chat
 from holdfast.chat.rows import ChatRow, Deliver, JournalCall, Queued, Stored
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.chat.transitions.lifecycle import NewChat
-from holdfast.kernel.deps import DepsProviders
+from holdfast.kernel.deps import DepsProviders, providers_of
 from holdfast.kernel.messages import Message, ToolResult, user_message
 from holdfast.kernel.observer import UNOBSERVED, Observer
 from holdfast.kernel.ports import Ports
@@ -28,7 +28,6 @@ from holdfast.kernel.tool import Tool
 from holdfast.live.broadcast import Live
 from holdfast.store.database import ChangeNotice, Database, Transaction, Tx
 from holdfast.testing import Clock, ScriptedModel, ports
-from holdfast.worker.chat_deps import providers_of
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.worker import Worker
 from tests.worker.faulty_database import FaultyDatabase

@@ -10,6 +10,7 @@ from holdfast.cli.parsers.argument_parser import Parser, Verb, number, something
 from holdfast.cli.parsers.shared_options import (
     EFFORTS,
     add_approval,
+    add_deps,
     add_file,
     add_shown,
     add_where,
@@ -89,6 +90,7 @@ def _add_answers(parser: Parser) -> None:
         metavar="MODULE:NAME",
         help="agent written in Python; with --save, also the name of an agent of the settings",
     )
+    add_deps(answers)
     answers.add_argument(
         "-m",
         "--model",
@@ -199,6 +201,7 @@ def _add_who(parser: Parser) -> None:
         metavar="NAME",
         help="agent to talk to, or without a server MODULE:NAME; default: the first one",
     )
+    add_deps(who, "deps in the settings")
     who.add_argument(
         "-m", "--model", type=something, metavar="MODEL", help="model to use; default: the agent's"
     )

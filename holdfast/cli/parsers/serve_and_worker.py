@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from holdfast.cli.parsers.argument_parser import Parser, Verb, something
-from holdfast.cli.parsers.shared_options import add_config, add_database
+from holdfast.cli.parsers.shared_options import add_config, add_database, add_deps
 
 _SERVE_EXAMPLES: Final = """\
 examples:
@@ -75,6 +75,7 @@ def _add_server(parser: Parser) -> None:
         help="agents written in Python: an agent, a list or mapping of agents, or a function that "
         "returns them; default: the agents of the settings",
     )
+    add_deps(parser, "deps in the settings")
     parser.add_argument(
         "--reload",
         action="store_true",

@@ -15,6 +15,16 @@ COLORS: Final = ("auto", "always", "never")
 DATABASE_URLS: Final = "database, as sqlite:///chats.db or postgresql://user@host/name"
 
 
+def add_deps(parser: _ActionsContainer, default: str = "none") -> None:
+    parser.add_argument(
+        "--deps",
+        type=something,
+        metavar="MODULE:NAME",
+        help="function that returns the deps of agents written in Python, or a mapping of agents' "
+        f"names to such functions; default: {default}",
+    )
+
+
 def add_file(parser: _ActionsContainer, what: str) -> None:
     parser.add_argument(
         "-f",
