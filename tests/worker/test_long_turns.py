@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.chat.rows import Status
 from holdfast.chat.transitions import user
+from holdfast.kernel.limits import Limits
 from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.kernel.tool import tool
 from holdfast.options import ContextLimits, Policy
@@ -27,7 +28,7 @@ async def test_a_turn_of_thousands_of_steps_comes_to_its_end(db: Database, clock
     rows: list[int] = []
     statements: list[int] = []
     stream = model.stream
-    async with living(db, model, TOOLS, clock=clock, policy=POLICY) as life:
+    async with living(db, model, TOOLS, clock=clock, policy=POLICY, limits=Limits()) as life:
 
         def marked(request: Any) -> Any:
             model.requests.clear()
