@@ -289,4 +289,6 @@ async def set_budget_of_chat(tx: Tx, id: str, limits: Limits | None) -> None:
     await set_budget(tx, "chat", id, limits)
 
 
-prepare_to_decode(Budgets, Limits)
+DECODED: Final = (Budgets, Limits)
+"""Types of JSON columns. They are decoded in threads."""
+prepare_to_decode(*DECODED)

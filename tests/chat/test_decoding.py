@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import holdfast.chat
-from holdfast.chat import idempotency, invariants, rows
+from holdfast.chat import budgets, idempotency, invariants, rows
 
 ON_THE_LOOP: Final = frozenset({"holdfast.chat.export"})
 """Modules that decode nothing that a store thread reads."""
@@ -29,7 +29,7 @@ TABLES: Final = (
 
 FIRST: Final = """
 import sys, threading
-from holdfast.chat import idempotency, rows
+from holdfast.chat import budgets, idempotency, rows
 from holdfast.chat.transitions import user
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.errors import Failure
@@ -129,7 +129,11 @@ def structs(kind: Any) -> set[Any]:
 
 
 def test_every_type_that_is_decoded_is_prepared() -> None:
-    prepared = {one for each in (*rows.DECODED, *idempotency.DECODED) for one in structs(each)}
+    prepared = {
+        one
+        for each in (*rows.DECODED, *idempotency.DECODED, *budgets.DECODED)
+        for one in structs(each)
+    }
     found = list(decoded())
     assert len(found) > 20
     assert [place for place in found if not structs(place[1]) <= prepared] == []
