@@ -9,6 +9,7 @@ from __future__ import annotations
 from holdfast.chat.budgets import (
     BudgetReport as BudgetReport,
     BudgetState as BudgetState,
+    BudgetUsage as BudgetUsage,
 )
 from holdfast.chat.client_tools import (
     ClientTool as ClientTool,

@@ -10,7 +10,10 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias, Union
 
+from msgspec import structs
+
 from holdfast.agent import Agent
+from holdfast.chat.budgets import Budgets
 from holdfast.kernel.deps import DepsProviders
 from holdfast.kernel.errors import ConfigError
 
@@ -26,6 +29,7 @@ async def serve(
     deps: DepsProviders | None = None,
     database: str | None = None,
     listen: str | int | None = None,
+    budgets: Budgets | None = None,
     settings: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     data: str | os.PathLike[str] | None = None,
     api: bool = True,
@@ -38,10 +42,10 @@ async def serve(
     `database` is `sqlite:///chats.db` or `postgresql://…`; by default a file in the data directory.
     `listen` is an address, as `127.0.0.1:8765`, or a port; 0 picks a free one. `settings` is the
     path of a settings file, or its content as a mapping; by default no file is read, not even
-    `holdfast.toml`. `data` is the data directory. With `api=False` it is a worker, without API and
-    page. `browser` opens the page. `on_start` is called with the URL to open, which signs in; it is
-    empty without an API. Arguments take precedence over the environment, and the environment over
-    the settings.
+    `holdfast.toml`. `budgets` are limits of each chat, of each user and of a user's day. `data` is
+    the data directory. With `api=False` it is a worker, without API and page. `browser` opens the
+    page. `on_start` is called with the URL to open, which signs in; it is empty without an API.
+    Arguments take precedence over the environment, and the environment over the settings.
     """
     from holdfast.cli.python_agents import agents_of_program
     from holdfast.cli.serve import run_until_stopped
@@ -58,8 +62,10 @@ async def serve(
         data=None if data is None else os.fspath(data),
         open=browser,
     )
-    given = tuple(await agents_of_program(agents))
-    program = ServedProgram(given, examine_given(settings), deps)
+    parsed = examine_given(settings)
+    if budgets is not None:
+        parsed = parsed._replace(settings=structs.replace(parsed.settings, budgets=budgets))
+    program = ServedProgram(tuple(await agents_of_program(agents)), parsed, deps)
     config = resolve_config(options, os.environ, program=program)
     with config.telemetry.logging():
         await run_until_stopped(config, on_start)
@@ -71,6 +77,7 @@ def serve_sync(
     deps: DepsProviders | None = None,
     database: str | None = None,
     listen: str | int | None = None,
+    budgets: Budgets | None = None,
     settings: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     data: str | os.PathLike[str] | None = None,
     api: bool = True,
@@ -87,6 +94,7 @@ def serve_sync(
             deps=deps,
             database=database,
             listen=listen,
+            budgets=budgets,
             settings=settings,
             data=data,
             api=api,

@@ -13,12 +13,14 @@ import holdfast
 from holdfast import Agent, Budgets, Host, Limits
 from holdfast.chat.errors import InvalidInput
 from holdfast.chat.stream import ChatChanged
-from holdfast.chats import BudgetState
+from holdfast.chats import BudgetState, BudgetUsage
 from holdfast.errors import ConfigError
-from holdfast.kernel.limits import LimitReached, Totals
+from holdfast.kernel.limits import LimitReached
 from holdfast.options import ContextLimits, Policy
 from holdfast.testing import ScriptedModel, call, say, usage
 from holdfast.tools.subagents import subagents
+
+NONE = BudgetUsage(0, 0, 0.0, 0.0)
 
 
 @asynccontextmanager
@@ -43,7 +45,7 @@ async def test_a_report_has_the_limits_and_what_was_used(tmp_path: Path) -> None
         assert (report.chat.used.steps, report.chat.used.tokens) == (1, 100)
         assert report.user == BudgetState(None, report.chat.used)
         assert report.day == BudgetState(Limits(cost=5), report.chat.used)
-        assert (await host.budgets("bob")).day.used == Totals()
+        assert (await host.budgets("bob")).day.used == NONE
         assert (await host.budgets("ann")).chat == BudgetState(Limits(tokens=1_000), None)
 
 
@@ -68,7 +70,7 @@ async def test_budgets_of_one_user_replace_those_that_are_given(tmp_path: Path) 
     configured = Budgets(chat=Limits(steps=9), day=Limits(tokens=100))
     async with hosting(tmp_path, configured) as host:
         report = await host.set_budgets(Budgets(day=Limits(tokens=300)), owner="ann")
-        assert report.day == BudgetState(Limits(tokens=300), Totals(), is_set=True)
+        assert report.day == BudgetState(Limits(tokens=300), NONE, is_set=True)
         assert report.chat == BudgetState(Limits(steps=9), None)
         assert (await host.budgets("bob")).day.limits == Limits(tokens=100)
         assert (await host.set_budgets(None, owner="ann")).day.limits == Limits(tokens=100)

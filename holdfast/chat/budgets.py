@@ -82,12 +82,25 @@ def check_priced(scope: BudgetScope, model: Model) -> None:
         )
 
 
+class BudgetUsage(Struct, frozen=True):
+    """Usage that a budget counts."""
+
+    steps: int
+    """Number of model answers."""
+    tokens: int
+    """Tokens of all model calls: input, cached input and output."""
+    cost: float
+    """Cost in US dollars of the calls with a known price."""
+    seconds: float
+    """Seconds of work: answers of models and calls of tools."""
+
+
 class BudgetState(Struct, frozen=True):
     """One budget: its limits, and what was used of them."""
 
     limits: Limits | None
     """Limits that apply; None, or without any limit, if usage is not limited."""
-    used: Totals | None
+    used: BudgetUsage | None
     """Usage so far; None for the limits that each chat of a user has."""
     is_set: bool = False
     """Whether the limits were set for this user or chat, and replace the configured ones."""
@@ -174,7 +187,10 @@ class BudgetCheck:
 
         async def state(scope: BudgetScope) -> BudgetState:
             counts = scope != "chat" or root is not None
-            used = await self._used(tx, scope, owner, root or "", now) if counts else None
+            used = None
+            if counts:
+                totals = await self._used(tx, scope, owner, root or "", now)
+                used = BudgetUsage(totals.steps, totals.tokens, totals.cost, totals.seconds)
             return BudgetState(getattr(budgets, scope), used, getattr(own, scope) is not None)
 
         return BudgetReport(await state("chat"), await state("user"), await state("day"))

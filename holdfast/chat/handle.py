@@ -192,13 +192,20 @@ class Chat(ChatHandle):
     async def budget(self) -> BudgetReport:
         return await self._ask(self._context.budgets.report_of_chat)
 
-    async def set_budget(self, limits: Limits | None) -> BudgetReport:
+    async def set_budget(self, limits: Limits | None, *, key: str | None = None) -> BudgetReport:
         if not isinstance(limits, Limits | None):
             raise InvalidInput(f"the budget is {limits!r:.80}: use Limits(…), or None")
         self._context.check_budgets(Budgets(chat=limits))
-        await self._db.write(lambda tx: set_budget_of_chat(tx, self.id, limits))
-        self._context.budgets.note(Budgets(chat=limits))
-        return await self.budget()
+        check = self._context.budgets
+
+        async def change(tx: Tx) -> BudgetReport:
+            await set_budget_of_chat(tx, self.id, limits)
+            return await check.report(tx, self.owner, self.id)
+
+        request = key_of(self.owner, key, "set budget", (self.id, limits))
+        report = await once(self._db, request, BudgetReport, change)
+        check.note(Budgets(chat=limits))
+        return report
 
     async def _ask(self, query: Callable[..., Awaitable[T]], **options: Any) -> T:
         return await ask(self._db, self.id, query, **options)

@@ -158,14 +158,23 @@ class Host(ChatHost):
         check_text("owner", owner)
         return await self._context.db.read(lambda tx: self._context.budgets.report(tx, owner))
 
-    async def set_budgets(self, budgets: Budgets | None, *, owner: str = "") -> BudgetReport:
+    async def set_budgets(
+        self, budgets: Budgets | None, *, owner: str = "", key: str | None = None
+    ) -> BudgetReport:
         check_text("owner", owner)
         if not isinstance(budgets, Budgets | None):
             raise InvalidInput(f"budgets is {budgets!r:.80}: use Budgets(…), or None")
         self._context.check_budgets(budgets or NO_BUDGETS)
-        await self._context.db.write(lambda tx: set_budget(tx, "user", owner, budgets))
-        self._context.budgets.note(budgets or NO_BUDGETS)
-        return await self.budgets(owner)
+        check = self._context.budgets
+
+        async def change(tx: Tx) -> BudgetReport:
+            await set_budget(tx, "user", owner, budgets)
+            return await check.report(tx, owner)
+
+        request = key_of(owner, key, "set budgets", (budgets,))
+        report = await once(self._context.db, request, BudgetReport, change)
+        check.note(budgets or NO_BUDGETS)
+        return report
 
     def check_budgets(self, budgets: Budgets) -> None:
         """Reject limits of cost if the price of a model is unknown. Raises `ConfigError`."""

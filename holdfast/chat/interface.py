@@ -13,12 +13,14 @@ from typing import Literal, Protocol
 from msgspec import UNSET, UnsetType
 
 from holdfast.agent import Resolution
+from holdfast.chat.budgets import BudgetReport, Budgets
 from holdfast.chat.client_tools import ClientTool
 from holdfast.chat.export import Format
 from holdfast.chat.queries import Spent
 from holdfast.chat.rows import Deliver, Queued, Rule, Stored
 from holdfast.chat.snapshots import ChatResult, Pending, Receipt, Revision, Snapshot
 from holdfast.chat.stream import Cursor, StreamEvent
+from holdfast.kernel.limits import Limits
 from holdfast.kernel.messages import Message, Prompt
 from holdfast.kernel.model import Effort
 
@@ -127,6 +129,15 @@ class ChatHandle(Protocol):
 
     async def usage(self, *, tree: bool = False) -> Spent:
         """Return tokens and cost; with `tree`, including all child chats."""
+        ...
+
+    async def budget(self) -> BudgetReport:
+        """Return the budgets of the chat and of its owner, with what was used of them."""
+        ...
+
+    async def set_budget(self, limits: Limits | None, *, key: str | None = None) -> BudgetReport:
+        """Set the budget of the chat with its child chats; None returns to that of its owner's
+        chats. Raises `ConfigError` for a limit of cost if the price of a model is unknown."""
         ...
 
     async def export(self, format: Format = "jsonl", *, files: bool = True) -> str:
@@ -307,6 +318,20 @@ class ChatHost(Protocol):
         Pass the owner wherever a user gives the id. On a server, the token has to be allowed to
         read the chat, and `owner` stays empty.
         """
+        ...
+
+    async def budgets(self, owner: str = "") -> BudgetReport:
+        """Return the budgets of a user, with what was used of them.
+
+        On a server that is the owner of the token, or another for an administrator.
+        """
+        ...
+
+    async def set_budgets(
+        self, budgets: Budgets | None, *, owner: str = "", key: str | None = None
+    ) -> BudgetReport:
+        """Set the budgets of a user. A budget that is None is the configured one, and `Limits()`
+        limits nothing."""
         ...
 
     async def list(

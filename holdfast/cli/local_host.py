@@ -104,6 +104,7 @@ async def local_host(options: ChatOptions) -> AsyncIterator[LocalHost]:
                 ports=ports,
                 worker=worker,
                 titles=config.registry.titles,
+                budgets=config.settings.budgets,
                 observer=config.telemetry.observer,
                 deps=config.deps,
             ) as host,

@@ -76,6 +76,7 @@ async def run_until_stopped(
                 ports=ports,
                 worker=config.settings.worker if config.options.worker else None,
                 titles=config.registry.titles,
+                budgets=config.settings.budgets,
                 observer=observer,
                 url=None if link is None else link.url,
                 deps=config.deps,

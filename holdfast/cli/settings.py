@@ -15,11 +15,13 @@ from typing import Any, Final, Literal, NamedTuple
 from msgspec import Struct, structs
 
 from holdfast.agent import Agent
+from holdfast.chat.budgets import NO_BUDGETS, Budgets
 from holdfast.cli.agent_fields import model_names, read_fields
 from holdfast.cli.mistakes import Mistakes
 from holdfast.cli.toml_values import read_struct
 from holdfast.cli.trust import SETTINGS_FILE, find_settings, refuse_untrusted
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.limits import Limits
 from holdfast.kernel.suggest import did_you_mean, unknown_name
 from holdfast.observe.logs import LogFormat, LogLevel
 from holdfast.providers.provider_catalog import PROVIDERS
@@ -136,6 +138,7 @@ class HoldfastSettings(Struct, frozen=True, kw_only=True):
     """Whether a model writes titles, or the name of the model that does; true: each chat's own."""
     server: ServerSettings = ServerSettings()
     limits: LimitSettings = LimitSettings()
+    budgets: Budgets = NO_BUDGETS
     worker: WorkerOptions = WorkerOptions()
     log: LogSettings = LogSettings()
     traces: TraceSettings = TraceSettings()
@@ -230,6 +233,8 @@ def settings_of(document: Mapping[str, Any], mistakes: Mistakes) -> HoldfastSett
     for name, kind in SECTIONS.items():
         if name in rest:
             sections[name] = read_struct(rest.pop(name), kind, name, mistakes)
+    if "budgets" in rest:
+        sections["budgets"] = _budgets(rest.pop("budgets"), mistakes)
     if "agents" in rest:
         sections["agents"] = dict(_agents(rest.pop("agents"), mistakes))
     whole: HoldfastSettings = read_struct(rest, HoldfastSettings, "", mistakes)
@@ -237,6 +242,20 @@ def settings_of(document: Mapping[str, Any], mistakes: Mistakes) -> HoldfastSett
         name: dict(_options(name, table, mistakes)) for name, table in whole.providers.items()
     }
     return structs.replace(whole, providers=providers, **sections)
+
+
+def _budgets(table: object, mistakes: Mistakes) -> Budgets:
+    if not isinstance(table, dict):
+        mistakes.add("budgets", "write a table for each, as in [budgets.day]")
+        return NO_BUDGETS
+    known = {field.name for field in structs.fields(Budgets)}
+    budgets = {}
+    for name, limits in table.items():
+        if name in known:
+            budgets[name] = read_struct(limits, Limits, f"budgets.{name}", mistakes)
+        else:
+            mistakes.add(f"budgets.{name}", f"unknown setting{unknown_name(name, known)}")
+    return Budgets(**budgets)
 
 
 def _agents(tables: object, mistakes: Mistakes) -> Iterator[tuple[str, AgentSettings]]:

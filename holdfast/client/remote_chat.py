@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import anyio
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, to_builtins
 
 from holdfast.agent import Resolution
+from holdfast.chat.budgets import BudgetReport
 from holdfast.chat.client_tools import ClientTool
 from holdfast.chat.errors import ChatArchived, ChatNotFound, InvalidInput, NotArchived, NothingWaits
 from holdfast.chat.export import Format, parse
@@ -22,6 +23,7 @@ from holdfast.client.remote_queue import RemoteQueue
 from holdfast.client.request_bodies import answers_of, parts_of, without_none
 from holdfast.client.stream import RemoteResult, RemoteStream
 from holdfast.client.transport import Transport, at
+from holdfast.kernel.limits import Limits
 from holdfast.kernel.messages import Message, Prompt, prepare_to_decode
 from holdfast.kernel.model import Effort, check_effort
 
@@ -103,6 +105,16 @@ class RemoteChat(ChatHandle):
 
     async def usage(self, *, tree: bool = False) -> Spent:
         return await self._transport.get(self._path + "/usage", Spent, tree=tree)
+
+    async def budget(self) -> BudgetReport:
+        return await self._transport.get(self._path + "/budget", BudgetReport)
+
+    async def set_budget(self, limits: Limits | None, *, key: str | None = None) -> BudgetReport:
+        if not isinstance(limits, Limits | None):
+            raise InvalidInput(f"the budget is {limits!r:.80}: use Limits(…), or None")
+        body = {"limits": None if limits is None else to_builtins(limits)}
+        path = self._path + "/budget"
+        return await self._transport.change("PUT", path, BudgetReport, body, key=key)
 
     async def export(self, format: Format = "jsonl", *, files: bool = True) -> str:
         if format not in ("jsonl", "markdown"):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
+from holdfast.chat.budgets import BudgetReport, Budgets
 from holdfast.chat.client_tools import ClientTool
-from holdfast.chat.errors import ChatNotFound
+from holdfast.chat.errors import ChatNotFound, InvalidInput
 from holdfast.chat.export import parse
 from holdfast.chat.handle import check_limit, labels_of, title_of
 from holdfast.chat.interface import ChatHost
@@ -112,6 +113,18 @@ class RemoteHost(ChatHost):
                 break
         return tuple(chats)
 
+    async def budgets(self, owner: str = "") -> BudgetReport:
+        return await self._transport.get(_budgets_of(owner), BudgetReport)
+
+    async def set_budgets(
+        self, budgets: Budgets | None, *, owner: str = "", key: str | None = None
+    ) -> BudgetReport:
+        if not isinstance(budgets, Budgets | None):
+            raise InvalidInput(f"budgets is {budgets!r:.80}: use Budgets(…), or None")
+        body = {} if budgets is None else to_builtins(budgets)
+        path = _budgets_of(owner)
+        return await self._transport.change("PUT", path, BudgetReport, body, key=key)
+
     def watch(self, after: ListCursor | str | None = None) -> RemoteWatch:
         """The chats of the token's owner, as they change, after a cursor. It never ends.
 
@@ -119,6 +132,11 @@ class RemoteHost(ChatHost):
         """
         cursor = ListCursor.parse(after) if isinstance(after, str) else after
         return RemoteWatch(self._transport, cursor)
+
+
+def _budgets_of(owner: str) -> str:
+    """The path of a user's budgets; without an owner, of those of the caller."""
+    return at("users", owner) + "/budgets" if owner else "/budgets"
 
 
 prepare_to_decode(_ChatPage)

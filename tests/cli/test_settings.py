@@ -11,11 +11,13 @@ import pytest
 from msgspec import structs
 
 from holdfast.agent import Agent
+from holdfast.chat.budgets import Budgets
 from holdfast.cli.agent_builder import SERVER_INSTRUCTIONS, BaseDirectories
 from holdfast.cli.agents import DEFAULT_AGENT, complete_agents
 from holdfast.cli.settings import AgentSettings, HoldfastSettings, read_settings
 from holdfast.cli.trust import Untrusted, find_settings, trust
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.limits import Limits
 from holdfast.kernel.prepare import model_of
 from holdfast.providers.provider_catalog import PROVIDERS
 from holdfast.worker.options import WorkerOptions
@@ -418,3 +420,42 @@ def test_a_tool_is_looked_for_beside_the_settings_and_not_where_one_happens_to_b
     finally:
         sys.modules.pop("tools_of_these_settings", None)
     assert agent.toolset["place"].description == place.directory
+
+
+# --- budgets ---
+
+
+def test_budgets_have_a_table_for_each_scope(tmp_path: Path) -> None:
+    text = """
+    [budgets]
+    user = {tokens = 5_000_000}
+    [budgets.day]
+    cost = 2.50
+    steps = 500
+    """
+    settings, _ = read_settings(written(tmp_path, text))
+    expected = Budgets(user=Limits(tokens=5_000_000), day=Limits(cost=2.5, steps=500))
+    assert settings.budgets == expected
+
+
+def test_all_mistakes_in_budgets_are_found_at_once(tmp_path: Path) -> None:
+    text = """
+    [budgets]
+    week = {tokens = 5}
+    user = 5
+    [budgets.day]
+    cost = -1
+    [budgets.chat]
+    token = 5
+    steps = "many"
+    """
+    lines = refused(tmp_path, text)
+    for words in (
+        "budgets.week: unknown setting",
+        "budgets.user: write a table, as in [budgets.user]",
+        "budgets.day: cost is -1.0: use a number greater than 0",
+        "budgets.chat.token: unknown setting: did you mean tokens?",
+        "budgets.chat.steps: write a whole number",
+    ):
+        assert any(words in line for line in lines), (words, lines)
+    assert "budgets: write a table for each" in "".join(refused(tmp_path, "budgets = 5"))

@@ -40,7 +40,7 @@ from tests.test_host import ask_user, pay
 HERE_ONLY = frozenset(
     (
         *("agents", "feed", "agent", "check_choice", "workers", "handle", "adopt", "export_pieces"),
-        *("on_close", "run_close_callbacks"),
+        *("on_close", "run_close_callbacks", "check_budgets", "budget_check"),
     )
 )
 """What is for those who serve it: agents are objects, and stay here."""

@@ -18,6 +18,7 @@ from msgspec import structs
 
 import holdfast.server.routes  # noqa: F401 - so that there are operations
 from holdfast.agent import Agent
+from holdfast.chat.budgets import NO_BUDGETS, Budgets
 from holdfast.chat.errors import ChatNotFound
 from holdfast.chat.host import Host
 from holdfast.chat.row_lock import read_chat
@@ -163,10 +164,13 @@ async def serving_api(
     world: Ports | None = None,
     base_urls: Mapping[str, str] = {},
     titles: bool = False,
+    budgets: Budgets = NO_BUDGETS,
 ) -> AsyncIterator[Api]:
     """A worker, the API over it, and a client to it, for as long as the block lasts."""
     world = world or _world(clock)
-    async with serving(db, agents, ports=world, worker=worker, titles=titles) as host:
+    async with serving(
+        db, agents, ports=world, worker=worker, titles=titles, budgets=budgets
+    ) as host:
         server = ApiServer(host, db, identity or Named(db), world, limits, base_urls=base_urls)
         async with _reachable(server) as url, session() as client:
             yield Api(url, client, server, user)

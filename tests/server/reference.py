@@ -24,6 +24,7 @@ import holdfast.server.routes  # noqa: F401 - which makes all operations and the
 from holdfast.agent import Agent
 from holdfast.chat import queue as chat_queue
 from holdfast.chat import stream as chat_stream
+from holdfast.chat.budgets import SCOPES
 from holdfast.chat.errors import ChatError
 from holdfast.cli import settings
 from holdfast.cli.agent_fields import data_fields
@@ -389,6 +390,7 @@ SECTIONS: Final[Mapping[str, type[Struct]]] = {
     "": settings.HoldfastSettings,
     AGENT: settings.AgentSettings,
     **{f"{name}.": kind for name, kind in settings.SECTIONS.items()},
+    **{f"budgets.{scope}.": Limits for scope in SCOPES},
 }
 INSTEAD: Final[Mapping[str, str]] = {
     "database": "`sqlite:///chats.db`, `postgresql://user@host/name`; by default a file in the "
@@ -441,7 +443,7 @@ def settings_table() -> str:
 def _settings() -> Iterator[tuple[str, str, str]]:
     for prefix, kind in SECTIONS.items():
         names = kind.__struct_fields__ if prefix != AGENT else settings.AGENT_KEYS
-        left_out = () if prefix else (*settings.SECTIONS, "agents")
+        left_out = () if prefix else (*settings.SECTIONS, "agents", "budgets")
         yield from _rows(prefix, kind, [name for name in names if name not in left_out])
         if prefix == AGENT:
             yield from _rows_of_agent(prefix, Agent)

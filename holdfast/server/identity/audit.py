@@ -29,6 +29,7 @@ AuditAction: TypeAlias = Literal[
     "share.create",
     "share.revoke",
     "chat.delete",
+    "budget.set",
     "secret.store",
     "secret.remove",
     "secret.rotate",

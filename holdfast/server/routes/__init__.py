@@ -18,6 +18,7 @@ and returns. It raises errors that `server/problem.py` knows.
 
 from holdfast.server.routes import (
     audit,
+    budgets,
     catalog,
     chats,
     export_and_import,
@@ -41,6 +42,7 @@ from holdfast.server.routes import (
 
 __all__ = [
     "audit",
+    "budgets",
     "catalog",
     "chats",
     "export_and_import",

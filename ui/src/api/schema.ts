@@ -52,7 +52,7 @@ export interface Schemas {
   /** An entry of the audit log: one change, or one refused request. */
   AuditEntry: {
     id: string;
-    action: "chat.delete" | "refused" | "secret.remove" | "secret.rotate" | "secret.store" | "session.begin" | "session.end" | "share.create" | "share.revoke" | "token.issue" | "token.revoke" | "user.change" | "user.create";
+    action: "budget.set" | "chat.delete" | "refused" | "secret.remove" | "secret.rotate" | "secret.store" | "session.begin" | "session.end" | "share.create" | "share.revoke" | "token.issue" | "token.revoke" | "user.change" | "user.create";
     subject: string;
     user: string | null;
     token: string | null;
@@ -77,7 +77,27 @@ export interface Schemas {
     /** @default null */
     user?: string | null;
     /** @default null */
-    action?: "chat.delete" | "refused" | "secret.remove" | "secret.rotate" | "secret.store" | "session.begin" | "session.end" | "share.create" | "share.revoke" | "token.issue" | "token.revoke" | "user.change" | "user.create" | null;
+    action?: "budget.set" | "chat.delete" | "refused" | "secret.remove" | "secret.rotate" | "secret.store" | "session.begin" | "session.end" | "share.create" | "share.revoke" | "token.issue" | "token.revoke" | "user.change" | "user.create" | null;
+  };
+  /** The budgets of a chat and its owner, or those of a user. */
+  BudgetReport: {
+    chat: Schemas["BudgetState"];
+    user: Schemas["BudgetState"];
+    day: Schemas["BudgetState"];
+  };
+  /** One budget: its limits, and what was used of them. */
+  BudgetState: {
+    limits: Schemas["Limits"] | null;
+    used: Schemas["BudgetUsage"] | null;
+    /** @default false */
+    is_set?: boolean;
+  };
+  /** Usage that a budget counts. */
+  BudgetUsage: {
+    steps: number;
+    tokens: number;
+    cost: number;
+    seconds: number;
   };
   /** The model started to write a tool call. Its arguments follow. */
   CallStarted: {
@@ -410,6 +430,21 @@ export interface Schemas {
     scope: "chat" | "day" | "run" | "turn" | "user";
     used: number;
     maximum: number;
+  };
+  /**
+   * Limits of steps, tokens, cost and time. A limit that is None does not apply.
+   *
+   *     They are compared with what was used before each model call.
+   */
+  Limits: {
+    /** @default null */
+    steps?: number | null;
+    /** @default null */
+    tokens?: number | null;
+    /** @default null */
+    cost?: number | null;
+    /** @default null */
+    seconds?: number | null;
   };
   /** Query of `GET /chats`. */
   ListChats: {
@@ -770,6 +805,30 @@ export interface Schemas {
     /** @default null */
     effort?: "high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh" | null;
   };
+  /** The budget of a chat; null returns to that of its owner's chats. */
+  SetBudget: {
+    limits: Schemas["SetLimits"] | null;
+  };
+  /** Budgets of a user. An absent one is the configured one; one without limits limits nothing. */
+  SetBudgets: {
+    /** @default null */
+    chat?: Schemas["SetLimits"] | null;
+    /** @default null */
+    user?: Schemas["SetLimits"] | null;
+    /** @default null */
+    day?: Schemas["SetLimits"] | null;
+  };
+  /** Limits to set. An absent limit does not apply. */
+  SetLimits: {
+    /** @default null */
+    steps?: number | null;
+    /** @default null */
+    tokens?: number | null;
+    /** @default null */
+    cost?: number | null;
+    /** @default null */
+    seconds?: number | null;
+  };
   /** Read access to a chat, for one user or by link. */
   Share: {
     id: string;
@@ -1118,10 +1177,24 @@ export interface Operations {
       /** @default null */
       user?: string | null;
       /** @default null */
-      action?: "chat.delete" | "refused" | "secret.remove" | "secret.rotate" | "secret.store" | "session.begin" | "session.end" | "share.create" | "share.revoke" | "token.issue" | "token.revoke" | "user.change" | "user.create" | null;
+      action?: "budget.set" | "chat.delete" | "refused" | "secret.remove" | "secret.rotate" | "secret.store" | "session.begin" | "session.end" | "share.create" | "share.revoke" | "token.issue" | "token.revoke" | "user.change" | "user.create" | null;
     };
     body: undefined;
     answer: Schemas["AuditPage"];
+  };
+  /** The caller's budgets, and what was used of them */
+  "GET /budgets": {
+    path: undefined;
+    query: undefined;
+    body: undefined;
+    answer: Schemas["BudgetReport"];
+  };
+  /** Set the caller's own budgets */
+  "PUT /budgets": {
+    path: undefined;
+    query: undefined;
+    body: Schemas["SetBudgets"] | undefined;
+    answer: Schemas["BudgetReport"];
   };
   /** Create a chat */
   "POST /chats": {
@@ -1227,6 +1300,24 @@ export interface Operations {
     query: undefined;
     body: Schemas["AnswerAction"];
     answer: Schemas["Snapshot"];
+  };
+  /** Budgets that apply to a chat, and what was used */
+  "GET /chats/{chat}/budget": {
+    path: {
+      chat: string;
+    };
+    query: undefined;
+    body: undefined;
+    answer: Schemas["BudgetReport"];
+  };
+  /** Set the budget of a chat */
+  "PUT /chats/{chat}/budget": {
+    path: {
+      chat: string;
+    };
+    query: undefined;
+    body: Schemas["SetBudget"];
+    answer: Schemas["BudgetReport"];
   };
   /** Summarize the conversation now */
   "POST /chats/{chat}/compact": {
@@ -1670,5 +1761,23 @@ export interface Operations {
     query: undefined;
     body: Schemas["ChangeUser"] | undefined;
     answer: Schemas["User"];
+  };
+  /** A user's budgets, and what was used of them */
+  "GET /users/{user}/budgets": {
+    path: {
+      user: string;
+    };
+    query: undefined;
+    body: undefined;
+    answer: Schemas["BudgetReport"];
+  };
+  /** Set a user's budgets */
+  "PUT /users/{user}/budgets": {
+    path: {
+      user: string;
+    };
+    query: undefined;
+    body: Schemas["SetBudgets"] | undefined;
+    answer: Schemas["BudgetReport"];
   };
 }
