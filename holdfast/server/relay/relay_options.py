@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from holdfast.chat.host import Host
 from holdfast.kernel.errors import ConfigError
 from holdfast.server.listening import bind, parse_address, url_of
 from holdfast.server.relay.cluster_secret import (
@@ -22,6 +21,7 @@ from holdfast.server.relay.cluster_secret import (
 )
 
 if TYPE_CHECKING:
+    from holdfast.chat.host import Host
     from holdfast.server.relay.relay_link import RelayLink
 
 HOW: Final = "make one with `openssl rand -base64 32`, the same for all processes"

@@ -16,6 +16,7 @@ from starlette.routing import Mount
 import holdfast
 from holdfast import Host
 from holdfast.errors import ConfigError
+from holdfast.events import MessageChanged
 from holdfast.host import serving
 from holdfast.server.event_codec import END_REVOKED, END_SHUTDOWN, event_of
 from holdfast.server.json import API_PREFIX
@@ -153,6 +154,21 @@ async def test_the_host_may_be_another_one_each_time_the_application_starts(
             state.append(opened)
             async with application(app) as client:
                 assert await status(client, headers={"X-User": "ann"}) == 200
+
+
+async def test_the_client_connects_to_the_path_of_the_mount(db: Database) -> None:
+    def by_token(request: AsgiRequest) -> str | None:
+        return {"Bearer key-of-ann": "ann"}.get(request.headers.get("Authorization", ""))
+
+    async with serving(db, [agent(["Hello"])], titles=False) as opened:
+        app = mounted(opened, by_token)
+        async with served(app) as url, holdfast.connect(f"{url}/agents", "key-of-ann") as remote:
+            chat = await remote.create("hi")
+            assert (await chat.rest()).text == "Hello"
+            texts = [event async for event in chat.stream() if isinstance(event, MessageChanged)]
+            assert len(texts) == 2
+            assert chat.owner == "ann"
+            await MADE.pop().close()
 
 
 # --- what is served ------------------------------------------------------------------------------

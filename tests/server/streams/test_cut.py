@@ -15,6 +15,8 @@ from tests.chat.chats import Chats
 from tests.server.api import agent, serving_api
 from tests.server.streams.client import connected, frames, socket
 
+pytestmark = pytest.mark.usefixtures("each_server")
+
 SO_FAR = Message("assistant", (Text("so far"),), "answer", finish="interrupted")
 
 

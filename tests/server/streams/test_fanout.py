@@ -34,6 +34,8 @@ from tests.server.api import Named, agent, serving_api
 from tests.server.streams.client import Watching, connected, crowd, wires_of
 from tests.server.streams.test_resume import assert_as_stored
 
+pytestmark = pytest.mark.usefixtures("each_server")
+
 READERS = 200
 
 

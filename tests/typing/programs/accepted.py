@@ -25,8 +25,9 @@ from holdfast.events import OutputDelta, TextDelta
 from holdfast.hooks import ChatInfo, Context, Deny, DepsProvider, Inject, Stopping
 from holdfast.messages import Message, ToolCall
 from holdfast.models import Settings
-from holdfast.options import Policy
+from holdfast.options import Policy, RelayOptions
 from holdfast.testing import tool_context
+from holdfast.web import AsgiApplication, AsgiRequest, AsgiUser, ServerLimits, StreamOptions
 
 
 @dataclass
@@ -239,3 +240,19 @@ async def durable() -> None:
     async with holdfast.open("sqlite:///chats.db", agents=[clerk], deps=shop_of) as host:
         chat = await host.create("Hello", owner="ann")
         assert_type((await chat.rest()).output_as(Invoice), Invoice | None)
+
+
+def signed_in(request: AsgiRequest) -> str | None:
+    return request.cookies.get("user")
+
+
+async def later_signed_in(request: AsgiRequest) -> AsgiUser | None:
+    name = signed_in(request)
+    return None if name is None else AsgiUser(name, role="viewer")
+
+
+async def in_an_application() -> AsgiApplication:
+    async with holdfast.open("sqlite:///chats.db", [untyped], relay=RelayOptions()) as host:
+        assert_type(holdfast.asgi(host, identify=signed_in), AsgiApplication)
+        limits = ServerLimits(streams=StreamOptions(per_user=5))
+        return holdfast.asgi(lambda: host, identify=later_signed_in, limits=limits)

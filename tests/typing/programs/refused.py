@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import holdfast
 from holdfast import Agent, RunResult, ToolContext, tool
 from holdfast.hooks import Context
 from holdfast.messages import ToolCall
 from holdfast.testing import tool_context
+from holdfast.web import AsgiRequest
 
 
 @dataclass
@@ -81,3 +83,13 @@ def wants_text(agent: Agent) -> str:
 
 wants_text(clerk)  # refused
 wants_text(shop)  # refused
+
+
+def number_of(request: AsgiRequest) -> int:
+    return request.user  # refused
+
+
+async def in_an_application() -> None:
+    async with holdfast.open("sqlite:///chats.db", [clerk], relay=True) as host:  # refused
+        holdfast.asgi(host, identify=number_of)  # refused
+        holdfast.asgi(host)  # refused
