@@ -62,8 +62,8 @@ class AgentSource(NamedTuple):
     settings: AgentSettings
     base: Agent | None
     """The agent written in Python that the settings change."""
-    names: Sequence[str]
-    """Names of all agents: those that may be spawned."""
+    agents: Mapping[str, str]
+    """Names of all agents, with their descriptions: those that may be spawned."""
 
 
 class AgentBuilder:
@@ -224,12 +224,13 @@ class AgentBuilder:
         if targets := self._existing("handoffs", self._settings.handoffs):
             yield handoff(targets)
 
-    def _existing(self, setting: str, names: Sequence[str]) -> Sequence[str]:
-        """The names, if all of these agents exist."""
-        unknown = [name for name in names if name not in self._source.names]
+    def _existing(self, setting: str, names: Sequence[str]) -> Mapping[str, str]:
+        """The names with the descriptions of these agents, if all exist."""
+        agents = self._source.agents
+        unknown = [name for name in names if name not in agents]
         for name in unknown:
-            self._mistakes.add(f"{self._where}.{setting}", no_agent(name, self._source.names))
-        return () if unknown else names
+            self._mistakes.add(f"{self._where}.{setting}", no_agent(name, agents))
+        return {} if unknown else {name: agents[name] for name in names}
 
 
 def _with_key(agent: Agent) -> Agent:

@@ -71,14 +71,23 @@ def make_agents(sources: AgentSources, mistakes: Mistakes, keyless: Mistakes) ->
         return []
     names = [*dict.fromkeys((*named, *settings.agents))] or [DEFAULT_AGENT]
     bases, models = {**named, **tables}, ServerModels(settings, sources.environ)
+    descriptions = {
+        name: _description(settings.agents.get(name), bases.get(name)) for name in names
+    }
     agents = []
     for name in names:
         own = settings.agents.get(name, sources.named.settings)
-        source = AgentSource(name, own, bases.get(name), names)
+        source = AgentSource(name, own, bases.get(name), descriptions)
         builder = AgentBuilder(source, models, sources.directories, mistakes, keyless)
         if own.python is None or name in tables:  # otherwise its module is the mistake
             agents.append(builder.agent())
     return [agent for agent in agents if agent is not None]
+
+
+def _description(settings: AgentSettings | None, base: Agent | None) -> str:
+    """What an agent is for: from its table, or else from Python."""
+    written = None if settings is None else settings.fields.get("description")
+    return str(written or ("" if base is None else base.description))
 
 
 def _named(sources: AgentSources, keyless: Mistakes | None) -> dict[str, Agent]:

@@ -22,7 +22,7 @@ OWNER: Final = "holdfast"
 
 
 def handoff(
-    to: Sequence[Union[Agent[Any, Any], str]],
+    to: Union[Sequence[Union[Agent[Any, Any], str]], Mapping[str, str]],
     *,
     name: str = "handoff",
     description: str | None = None,
@@ -30,7 +30,8 @@ def handoff(
 ) -> Tool:
     """A tool by which the model hands the conversation over to another agent.
 
-    `to` has the agents, or the names of agents that other agents of the run or the host bring.
+    `to` has the agents, or the names of agents that other agents of the run or the host bring; as
+    a mapping, with their descriptions for the model.
     `limit` is the maximum number of hand-offs in one turn, so that agents cannot pass a question
     back and forth for ever.
     """
@@ -51,7 +52,7 @@ def handoff(
 
     tool = Tool(
         name=name,
-        description=description or _description(agents),
+        description=description or _description(agents, to if isinstance(to, Mapping) else {}),
         function=hand_over,
         schema=_schema(tuple(agents)),
         effect="commit",
@@ -62,7 +63,7 @@ def handoff(
 
 
 def _targets(to: Any) -> dict[str, Agent[Any, Any] | None]:
-    if isinstance(to, str) or not isinstance(to, Sequence) or not to:
+    if isinstance(to, str) or not isinstance(to, Sequence | Mapping) or not to:
         raise ConfigError(f"to is {to!r:.80}: use a list of agents or of their names")
     agents: dict[str, Agent[Any, Any] | None] = {}
     for one in to:
@@ -75,11 +76,14 @@ def _targets(to: Any) -> dict[str, Agent[Any, Any] | None]:
     return agents
 
 
-def _description(agents: Mapping[str, Agent[Any, Any] | None]) -> str:
-    lines = [
-        f"- {name}: {agent.description}" if agent is not None and agent.description else f"- {name}"
+def _description(
+    agents: Mapping[str, Agent[Any, Any] | None], descriptions: Mapping[str, str]
+) -> str:
+    texts = {
+        name: descriptions.get(name) if agent is None else agent.description
         for name, agent in agents.items()
-    ]
+    }
+    lines = [f"- {name}: {text}" if text else f"- {name}" for name, text in texts.items()]
     return "\n".join(
         [
             "Hand the conversation over to another agent, which then answers the user instead of "

@@ -275,6 +275,26 @@ def test_tools_and_subagents_of_the_settings_are_those_of_the_agent(
     assert list(made["b"].toolset) == ["ask_user"]
 
 
+def test_the_model_reads_the_descriptions_of_the_agents_that_the_settings_name(
+    module: str, tmp_path: Path
+) -> None:
+    made = settings_agents(
+        f"""
+        [agents.a]
+        python = "{module}:agent"
+        subagents = ["b"]
+        handoffs = ["b", "a"]
+        [agents.b]
+        python = "{module}:agent"
+        description = "Reads logs."
+        """,
+        tmp_path,
+    )
+    spawn, handoff = made["a"].toolset["spawn_agent"], made["a"].toolset["handoff"]
+    assert "\n- b: Reads logs." in str(spawn.spec.schema["properties"]["agent"]["description"])
+    assert "\n- b: Reads logs.\n- a" in handoff.spec.description
+
+
 def test_mistakes_about_agents_written_in_python_are_told_together(
     module: str, tmp_path: Path
 ) -> None:

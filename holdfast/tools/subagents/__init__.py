@@ -23,15 +23,15 @@ ID: Final = {**TEXT, "description": "The id returned by spawn_agent"}
 
 
 def subagents(
-    agents: Sequence[str | Agent[Any, Any]] = (),
+    agents: Sequence[str | Agent[Any, Any]] | Mapping[str, str] = (),
     *,
     timeout: float | None = None,
     new_id: Callable[[], str] = fresh_id,
 ) -> list[Tool]:
     """Tools to spawn, list, message, interrupt and await children.
 
-    `agents`: the agents that may be spawned, or their names; the first is the default. An agent's
-    description tells the model what it is for. `timeout`: maximum
+    `agents`: the agents that may be spawned, or their names, or a mapping of names to descriptions;
+    the first is the default. A description tells the model what an agent is for. `timeout`: maximum
     seconds to wait for children; then the model gets the reports of those that finished, and the
     status of the others.
     """
@@ -46,8 +46,15 @@ def subagents(
     ]
 
 
-def _spawn_agent(given: Sequence[str | Agent[Any, Any]], new_id: Callable[[], str]) -> Tool:
+def _spawn_agent(
+    given: Sequence[str | Agent[Any, Any]] | Mapping[str, str], new_id: Callable[[], str]
+) -> Tool:
     agents = {one if isinstance(one, str) else one.name: one for one in given}
+    descriptions = {
+        name: "" if isinstance(one, str) else one.description for name, one in agents.items()
+    }
+    if isinstance(given, Mapping):
+        descriptions |= given
     default = next(iter(agents))
 
     async def spawn_agent(prompt: str, agent: str = default, title: str | None = None) -> Commit:
@@ -57,7 +64,7 @@ def _spawn_agent(given: Sequence[str | Agent[Any, Any]], new_id: Callable[[], st
 
     properties = {
         "prompt": {**TEXT, "description": "Everything the agent needs to know"},
-        "agent": {"enum": list(agents), "description": _choice(agents, default)},
+        "agent": {"enum": list(agents), "description": _choice(descriptions, default)},
         "title": {**TEXT, "description": "Title of the task, in a few words"},
     }
     tool = _tool("spawn_agent", spawn_agent, properties, ["prompt"])
@@ -65,12 +72,8 @@ def _spawn_agent(given: Sequence[str | Agent[Any, Any]], new_id: Callable[[], st
     return tool
 
 
-def _choice(agents: Mapping[str, str | Agent[Any, Any]], default: str) -> str:
-    described = [
-        f"\n- {name}: {one.description}"
-        for name, one in agents.items()
-        if not isinstance(one, str) and one.description
-    ]
+def _choice(descriptions: Mapping[str, str], default: str) -> str:
+    described = [f"\n- {name}: {text}" for name, text in descriptions.items() if text]
     return "".join([f"Which agent. Default: {default}", *described])
 
 
