@@ -36,6 +36,7 @@ from holdfast.chat.errors import (
     NotArchived as NotArchived,
     NotARoot as NotARoot,
     NothingToCompact as NothingToCompact,
+    NothingToResume as NothingToResume,
     NothingWaits as NothingWaits,
     QueuedNotFound as QueuedNotFound,
     QueueFull as QueueFull,

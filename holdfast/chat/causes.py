@@ -26,6 +26,7 @@ CAUSES_WORK: Final = frozenset(
         Transition.PROMOTE,
         Transition.EDIT,
         Transition.RETRY,
+        Transition.RESUME,
         Transition.COMPACT,
         Transition.RESOLVE,
     }

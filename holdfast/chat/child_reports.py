@@ -8,9 +8,10 @@ from typing import Any
 
 from msgspec import json
 
-from holdfast.chat.rows import BUSY, IS_BUSY, document
+from holdfast.chat.rows import BUSY, IS_BUSY, TurnOutcome, document
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.events import Action
+from holdfast.kernel.limits import LimitReached
 from holdfast.kernel.messages import Message, ToolResult, encode
 from holdfast.kernel.title import cleaned
 from holdfast.kernel.tool_results import content, result
@@ -40,16 +41,16 @@ async def report_of_children(tx: Tx, chat_id: str, action: Action) -> ToolResult
                  WHERE m.chat_id = c.id AND m.superseded_at IS NULL AND m.kind = 'answer'
                    AND m.visibility <> 'user'
                  ORDER BY m.number DESC LIMIT 1),
-               c.spawned_by
+               c.outcome, c.spawned_by
           FROM awaited a JOIN chats c ON c.id = a.child_id
          WHERE a.chat_id = :id AND a.call_id = :call ORDER BY c.created_at, c.id
         """,
         {"id": chat_id, "call": call.id},
     )
     ids = awaited_by(action)
-    if rows[0][5] == call.id if rows else not ids:  # the call runs an agent
-        return _answer(action, *rows[0][:5]) if rows else _answer(action)
-    reports = {row[0]: _report(*row[:5]) for row in rows}
+    if rows[0][6] == call.id if rows else not ids:  # the call runs an agent
+        return _answer(action, *rows[0][:6]) if rows else _answer(action)
+    reports = {row[0]: _report(*row[:6]) for row in rows}
     # First in the order of the model's arguments, then any other awaited child.
     order = dict.fromkeys((*ids, *reports))
     entries = [reports.get(id, {"agent": id, "status": "unknown"}) for id in order]
@@ -63,6 +64,7 @@ def _answer(
     status: str | None = None,
     error: str | None = None,
     body: str | None = None,
+    outcome: str | None = None,
 ) -> ToolResult:
     """Return the result of a call that runs an agent: the answer of its child chat."""
     call = action.call
@@ -71,19 +73,33 @@ def _answer(
     if error is not None:
         why = document(id, "error", error, Failure).message
         return result(call, "failed", f"{call.tool} failed: {why}")
+    if limit := _limit_of(id, outcome):
+        return result(call, "failed", f"{call.tool} failed: no final answer. {limit.event}")
     if status is None or body is None:
         return result(call, "failed", f"{call.tool} was stopped before it answered.")
     return ToolResult(call.id, call.tool, content(document(id, "last answer", body, Message).text))
 
 
+def _limit_of(id: str, outcome: str | None) -> LimitReached | None:
+    """Return the limit that ended the last turn of a child chat, if that is how it ended."""
+    return None if outcome is None else document(id, "outcome", outcome, TurnOutcome).limit
+
+
 def _report(
-    id: str, title: str | None, status: str, error: str | None, body: str | None
+    id: str,
+    title: str | None,
+    status: str,
+    error: str | None,
+    body: str | None,
+    outcome: str | None,
 ) -> dict[str, Any]:
     report: dict[str, Any] = {"agent": id, "status": status}
     if title is not None:
         report["title"] = title
     if error is not None:
         report["error"] = document(id, "error", error, Failure).message
+    if limit := _limit_of(id, outcome):
+        report["limit"] = limit.event
     if body is not None and status not in BUSY:  # until then its answers are only intermediate
         report["answer"] = document(id, "last answer", body, Message).text
     return report

@@ -8,7 +8,7 @@ HoldfastError
     ├── QueueFull, QueuedNotFound, WrongOrder           the queue
     ├── MessageNotFound, NotAPrompt                     edit and fork
     ├── NothingWaits, WrongAnswer                       resolve
-    ├── NothingToCompact, TitleFailed                   compact, retitle
+    ├── NothingToCompact, NothingToResume, TitleFailed  compact, resume, retitle
     ├── FamilyBusy, NotARoot, TooDeep                   parents and children
     ├── FileNotFound, FileInUse, QuotaExceeded          defined in `files.py`
     ├── KeyReused               an idempotency key with another request
@@ -171,6 +171,17 @@ class NothingToCompact(ChatError):
     def __init__(self) -> None:
         super().__init__(
             "there is nothing to compact: the chat has no answer since its last summary"
+        )
+
+
+class NothingToResume(ChatError):
+    """The last turn of the chat did not end at a limit."""
+
+    kind = "nothing_to_resume"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "there is nothing to resume: the last turn did not end at a limit; send a message"
         )
 
 

@@ -294,6 +294,9 @@ class Chat(ChatHandle):
     async def retry(self, *, key: str | None = None) -> Snapshot:
         return await self._change(self._key(key, "retry", ()), user.retry)
 
+    async def resume(self, *, key: str | None = None) -> Snapshot:
+        return await self._change(self._key(key, "resume", ()), user.resume)
+
     async def edit(
         self,
         number: int,

@@ -190,6 +190,13 @@ class ChatHandle(Protocol):
         """Retry after an error."""
         ...
 
+    async def resume(self, *, key: str | None = None) -> Snapshot:
+        """Continue a turn that ended at a limit, and allow the same again.
+
+        Raises `NothingToResume` if the last turn ended otherwise.
+        """
+        ...
+
     async def edit(
         self,
         number: int,

@@ -71,6 +71,7 @@ class Transition(StrEnum):
     REMOVE_QUEUED = "remove_queued"
     EDIT = "edit"
     RETRY = "retry"
+    RESUME = "resume"
     COMPACT = "compact"
     RESOLVE = "resolve"
     EXPIRE = "expire"
@@ -133,6 +134,7 @@ def _rows() -> Iterator[tuple[Transition, Status, tuple[Status | None, ...]]]:
         yield from _row(change, dict.fromkeys(waits, (SAME,)))
     yield from _row(T.EDIT, dict.fromkeys(ALL, (RUNNING,)))
     yield from _row(T.RETRY, {ERROR: (RUNNING,)})
+    yield from _row(T.RESUME, {IDLE: (RUNNING,)})
     yield from _row(T.COMPACT, {IDLE: (RUNNING,), ERROR: (RUNNING,)})
     yield from _row(T.RESOLVE, {RUNNING: (SAME,), REQUIRES_ACTION: (SAME, RUNNING)})
     yield from _row(T.EXPIRE, {REQUIRES_ACTION: (SAME, RUNNING)})

@@ -259,6 +259,9 @@ class ChatSession:
     async def _do_retry(self, _: SlashCommand) -> None:
         await self._in_chat().retry()
 
+    async def _do_resume(self, _: SlashCommand) -> None:
+        await self._in_chat().resume()
+
     async def _do_compact(self, _: SlashCommand) -> None:
         await self._in_chat().compact()
 

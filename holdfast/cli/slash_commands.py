@@ -28,6 +28,7 @@ COMMANDS: Final[Mapping[str, CommandHelp]] = {
     "promote": CommandHelp("N", "stop the answer and send queued message N now"),
     "answer": CommandHelp("", "answer the pending approval or question"),
     "retry": CommandHelp("", "try again after an error"),
+    "resume": CommandHelp("", "continue after a limit, and allow the same again"),
     "compact": CommandHelp("", "summarize the conversation to free context"),
     "messages": CommandHelp("", "list the messages with their numbers"),
     "fork": CommandHelp("N [TEXT]", "continue in a new chat from message N, replaced by TEXT"),

@@ -165,6 +165,9 @@ class RemoteChat(ChatHandle):
     async def retry(self, *, key: str | None = None) -> Snapshot:
         return await self._do("POST", "/retry", Snapshot, None, key)
 
+    async def resume(self, *, key: str | None = None) -> Snapshot:
+        return await self._do("POST", "/resume", Snapshot, None, key)
+
     async def edit(
         self,
         number: int,

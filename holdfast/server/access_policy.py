@@ -131,6 +131,7 @@ POLICY: Final[Mapping[tuple[str, str], Need]] = {
     ("POST", "/chats/{chat}/fork"): Need.WRITE_CHAT,
     ("POST", "/chats/{chat}/interrupt"): Need.WRITE_CHAT,
     ("POST", "/chats/{chat}/retry"): Need.WRITE_CHAT,
+    ("POST", "/chats/{chat}/resume"): Need.WRITE_CHAT,
     ("POST", "/chats/{chat}/compact"): Need.WRITE_CHAT,
     ("POST", "/chats/{chat}/title"): Need.WRITE_CHAT,
     ("PUT", "/chats/{chat}/read"): Need.MARK_CHAT,

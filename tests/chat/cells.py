@@ -86,6 +86,8 @@ async def bring(
     ):
         options["queue"] = ("steer",)
     match status:
+        case Status.IDLE if transition is T.RESUME:
+            return await chats.limited(id)
         case Status.IDLE:
             return await chats.idle(id)
         case Status.REQUIRES_ACTION:
@@ -160,6 +162,7 @@ ACTS: Final[Mapping[Transition, Act]] = {
     T.REMOVE_QUEUED: _people(user.remove_queued, "q1"),
     T.EDIT: _people(user.edit, 1, prompt("I meant this")),
     T.RETRY: _people(user.retry),
+    T.RESUME: _people(user.resume),
     T.COMPACT: _people(user.compact),
     T.RESOLVE: _people(user.resolve, {"b": given_result("b")}),
     T.EXPIRE: _runner(runner.expire),

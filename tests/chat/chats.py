@@ -28,6 +28,7 @@ from holdfast.kernel.approval import digest
 from holdfast.kernel.decide import Approved, Recorded
 from holdfast.kernel.errors import Failure
 from holdfast.kernel.events import Action, ActionKind
+from holdfast.kernel.limits import LimitReached
 from holdfast.kernel.messages import (
     Message,
     Text,
@@ -35,6 +36,7 @@ from holdfast.kernel.messages import (
     ToolOutcome,
     ToolResult,
     Usage,
+    note,
     results_message,
     user_message,
 )
@@ -336,6 +338,16 @@ class Chats:
             runner.finish_turn, fence_of(await self.row(id)), TurnOutcome("stop", 1)
         )
         return advanced.chat
+
+    async def limited(self, id: str = "c1", **more: Any) -> ChatRow:
+        """A chat whose last turn ended at its limit of one step."""
+        await self.running(id, calls={"a": "open"}, **more)
+        await self.results(id, made("a"))
+        limit = LimitReached("steps", "turn", 1, 1)
+        end = runner.Outcome(messages=(note(limit.sentence, limit),))
+        outcome = TurnOutcome("limit", 1, limit=limit)
+        fence = fence_of(await self.row(id))
+        return (await self.do(runner.finish_turn, fence, outcome, end)).chat
 
     async def error(self, id: str = "c1", **more: Any) -> ChatRow:
         chat = await self.running(id, **more)

@@ -169,6 +169,7 @@ reorder            -               same          same          same             
 remove_queued      -               same          same          same             same
 edit               running         running       running       running          running
 retry              -               -             -             -                running
+resume             running         -             -             -                -
 compact            running         -             -             -                running
 resolve            -               same          -             same,running     -
 expire             -               -             -             same,running     -

@@ -45,6 +45,7 @@ EXAMPLES = [
     errors.NothingWaits(["x"], []),
     errors.WrongAnswer("call", "it waits for allow or deny"),
     errors.NothingToCompact(),
+    errors.NothingToResume(),
     errors.TitleFailed("the model did not answer"),
     errors.FamilyBusy("c1", Status.RUNNING),
     errors.NotARoot("c1", "c0"),
@@ -146,6 +147,7 @@ async def refusals(host: Host | RemoteHost) -> dict[str, Exception]:
     await refused("format", lambda: chat.export("pdf"))  # type: ignore[arg-type]
     await refused("no export", lambda: host.restore("no JSONL"))
     await refused("retry", chat.retry)
+    await refused("resume", chat.resume)
     await refused("no message", lambda: chat.edit(9, "x"))
     await refused("no prompt", lambda: chat.edit(2, "x"))
     await refused("fork", lambda: chat.fork(9))

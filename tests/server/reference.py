@@ -135,6 +135,7 @@ WHEN: Final[Mapping[str, str]] = {
     "not_found": "the resource does not exist",
     "not_ready": "the database does not answer, or no worker is alive: `part` says which",
     "nothing_to_compact": "there is no new answer since the last summary",
+    "nothing_to_resume": "the last turn did not end at a limit",
     "nothing_waits": "the action is not pending, or was already answered",
     "outcome_unknown": "the database connection was lost during the commit: repeat with the "
     "same key",

@@ -160,6 +160,10 @@ async def _failed(chats: Chats, id: str) -> None:
     await chats.error(id, owner="ann")
 
 
+async def _limited(chats: Chats, id: str) -> None:
+    await chats.limited(id, owner="ann")
+
+
 async def _queued(chats: Chats, id: str) -> None:
     await chats.running(id, owner="ann", queue=["queue", "queue"])
 
@@ -194,6 +198,7 @@ TABLE: Final[Mapping[tuple[str, str], tuple[Prepare, Any, Any]]] = {
     ("POST", "/chats/{chat}/fork"): (_idle, {"number": 1}, {"number": 2}),
     ("POST", "/chats/{chat}/interrupt"): (_queued, None, None),
     ("POST", "/chats/{chat}/retry"): (_failed, None, None),
+    ("POST", "/chats/{chat}/resume"): (_limited, None, None),
     ("POST", "/chats/{chat}/compact"): (_idle, None, None),
     ("POST", "/chats/{chat}/title"): (_idle, None, None),
     ("PUT", "/chats/{chat}/read"): (_idle, {"number": 1}, {"number": 2}),

@@ -8,10 +8,12 @@ from typing import Any
 import anyio
 import pytest
 
+from holdfast import Limits
 from holdfast.chat.stream import MAX_RESULT_SIZE
 from holdfast.kernel.tool import Tool
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call, fail, usage
+from tests.kernel.runs import look
 from tests.server.api import Api, agent, serving_api
 from tests.test_host import ask_user, pay
 
@@ -189,6 +191,21 @@ async def test_an_error_can_be_tried_again(db: Database, clock: Clock) -> None:
         status, problem, _ = await api.post(f"/chats/{id}/retry")
         assert (status, problem["kind"]) == (409, "transition_not_allowed")
         assert problem["facts"] == {"transition": "retry", "status": "idle"}
+
+
+async def test_a_turn_that_reached_its_limit_is_continued(db: Database, clock: Clock) -> None:
+    limited = agent([call("look"), "whole"], clock, tools=[look], limits=Limits(steps=1))
+    async with serving_api(db, [limited], clock=clock) as api:
+        id = await begun(api)
+        stopped = await api.rest(id)
+        limit = {"name": "steps", "scope": "turn", "used": 1.0, "maximum": 1.0}
+        assert stopped["outcome"] == {"reason": "limit", "steps": 1, "limit": limit}
+        result = (await api.get(f"/chats/{id}/result")).body["result"]
+        assert (result["reason"], result["chat"]["outcome"]["limit"]) == ("limit", limit)
+        assert (await api.post(f"/chats/{id}/resume")).status == 202
+        assert (await api.rest(id))["outcome"]["reason"] == "stop"
+        status, problem, _ = await api.post(f"/chats/{id}/resume")
+        assert (status, problem["kind"]) == (409, "nothing_to_resume")
 
 
 async def test_a_conversation_can_be_summarized(db: Database, clock: Clock) -> None:

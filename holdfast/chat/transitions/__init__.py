@@ -1,6 +1,6 @@
 """Transitions of a chat, one transaction each, grouped by the party that requests them.
 
-- `user.py`: send, interrupt, edit, retry, compact, resolve, and changes of the queue.
+- `user.py`: send, interrupt, edit, retry, resume, compact, resolve, and changes of the queue.
 - `runner.py`: what a runner writes, under its fence, until it releases the chat. `commit_step.py`
   is its most frequent write, with a form that commits the steps of many chats at once.
 - `claims.py`: workers claim chats and renew their lease.

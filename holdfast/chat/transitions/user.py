@@ -1,4 +1,4 @@
-"""Transitions that users request, such as send, interrupt, edit, retry, compact and resolve."""
+"""Transitions that users request, such as send, interrupt, edit, retry, resume and resolve."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from holdfast.chat.errors import (
     MessageNotFound,
     NotAPrompt,
     NothingToCompact,
+    NothingToResume,
     NothingWaits,
     WrongAnswer,
 )
@@ -191,7 +192,7 @@ async def remove_queued(tx: Tx, chat_id: str, id: str) -> Queued:
     return queued
 
 
-# --- edit, retry, compact ---
+# --- edit, retry, resume, compact ---
 
 
 class Edited(Struct, frozen=True):
@@ -277,6 +278,16 @@ async def retry(tx: Tx, chat_id: str) -> ChatRow:
     """Retry after an error: the same history with a new budget."""
     locked = await begin(tx, chat_id, Transition.RETRY)
     await _leave_error(locked)
+    return await locked.close()
+
+
+async def resume(tx: Tx, chat_id: str) -> ChatRow:
+    """Continue a turn that ended at a limit. Its usage is counted anew from the note about that."""
+    locked = await begin(tx, chat_id, Transition.RESUME)
+    outcome = locked.chat.outcome
+    if outcome is None or outcome.reason != "limit":
+        raise NothingToResume
+    locked.set(status=Status.RUNNING, outcome=None)
     return await locked.close()
 
 

@@ -1,4 +1,4 @@
-"""Turns of a chat: interrupt, retry, compact, retitle and fork."""
+"""Turns of a chat: interrupt, retry, resume, compact, retitle and fork."""
 
 from __future__ import annotations
 
@@ -47,6 +47,11 @@ async def interrupt_chat(call: ApiCall, chat: Chat) -> Snapshot:
 @operation("POST", "/chats/{chat}/retry", "Retry after an error", status=202)
 async def retry_chat(call: ApiCall, chat: Chat) -> Snapshot:
     return await chat.retry(key=call.key)
+
+
+@operation("POST", "/chats/{chat}/resume", "Continue a turn that ended at a limit", status=202)
+async def resume_chat(call: ApiCall, chat: Chat) -> Snapshot:
+    return await chat.resume(key=call.key)
 
 
 @operation("POST", "/chats/{chat}/compact", "Summarize the conversation now", status=202)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.chat.errors import ChatNotFound, InvalidInput, NothingToCompact
+from holdfast.chat.errors import ChatNotFound, InvalidInput, NothingToCompact, NothingToResume
 from holdfast.chat.journal import NO_RESULT_TEXT
 from holdfast.chat.row_lock import fence_of
 from holdfast.chat.rows import ChatRow, Queued, Rule, Status, TurnOutcome
@@ -139,6 +139,24 @@ async def test_a_retry_has_the_same_history_and_a_new_budget(chats: Chats) -> No
     assert chat.history_version == before.history_version
     assert await chats.queued() == ["q1"]
     assert (await chats.load()).journal["a"].state == "started"
+
+
+async def test_a_turn_that_ended_at_a_limit_resumes_with_the_same_history(chats: Chats) -> None:
+    before = await chats.limited("c1")
+    chat = await chats.do(user.resume, "c1")
+    assert (chat.status, chat.outcome) == (Status.RUNNING, None)
+    assert chat.history_version == before.history_version
+    assert await chats.claim() == ["c1"]
+
+
+async def test_a_turn_that_ended_otherwise_is_not_resumed(chats: Chats) -> None:
+    await chats.idle("c1")
+    await chats.create("c2", None)
+    before = await chats.everything()
+    for id in ("c1", "c2"):
+        with pytest.raises(NothingToResume):
+            await chats.do(user.resume, id)
+    assert await chats.everything() == before
 
 
 async def test_there_is_nothing_to_compact_before_the_first_answer_and_after_a_summary(

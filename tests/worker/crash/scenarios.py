@@ -166,6 +166,9 @@ def adds_and_wipes(world: World, request: Request) -> ScriptItem:
     return world.slowly("Done.")
 
 
+AT_LIMIT: Final = "note Stopped: this turn used 2 of 2 steps. Continue to allow the …"
+
+
 def never_ends(world: World, request: Request) -> ScriptItem:
     number = sum(message.kind == "answer" for message in request.messages) + 1
     return [call("add", f"add-{number}", a=1, b=number), world.tokens()]
@@ -329,6 +332,12 @@ async def retries_in_vain(person: Person) -> None:
     person.world.signal("paid").set()
     await person.retry()
     await person.rest(Status.IDLE)
+
+
+async def resumes(person: Person) -> None:
+    await asks(person)
+    await person.resume()
+    await person.rest()
 
 
 async def compacts(person: Person) -> None:
@@ -695,16 +704,16 @@ SCENARIOS: Final = (
         name="limit",
         turn=never_ends,
         tools=[add],
-        person=asks,
+        person=resumes,
         agent={"limits": Limits(steps=2)},
         ends=[
             (
                 "= idle limit",
                 "prompt Hi",
                 *("answer →add-1", "results <add-1 ok 2>"),
-                *("answer →add-2", "results <add-2 ok 3>"),
-                "note Stopped: this turn used 2 of 2 steps. Continue to allow the same again, or "
-                "raise limits.steps of the agent.",
+                *("answer →add-2", "results <add-2 ok 3>", AT_LIMIT),
+                *("answer →add-3", "results <add-3 ok 4>"),
+                *("answer →add-4", "results <add-4 ok 5>", AT_LIMIT),
             )
         ],
     ),

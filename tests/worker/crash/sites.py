@@ -64,6 +64,7 @@ WRITES: Final = (
     "user.remove_queued",
     "user.reorder",
     "user.resolve",
+    "user.resume",
     "user.retry",
     "user.send",
     "user.update",

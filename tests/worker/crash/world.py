@@ -293,6 +293,9 @@ class Person:
     async def retry(self, id: str = "c1") -> None:
         await self._ask(ChatRow, user.retry, id)
 
+    async def resume(self, id: str = "c1") -> None:
+        await self._ask(ChatRow, user.resume, id)
+
     async def compact(self, id: str = "c1") -> None:
         await self._ask(ChatRow, user.compact, id)
 

@@ -1490,6 +1490,15 @@ export interface Operations {
     body: undefined;
     answer: Schemas["CurrentResult"];
   };
+  /** Continue a turn that ended at a limit */
+  "POST /chats/{chat}/resume": {
+    path: {
+      chat: string;
+    };
+    query: undefined;
+    body: undefined;
+    answer: Schemas["Snapshot"];
+  };
   /** Retry after an error */
   "POST /chats/{chat}/retry": {
     path: {

@@ -17,6 +17,9 @@ export async function runSlashCommand(
     case "retry":
       await attempt(() => chat.retry());
       return;
+    case "resume":
+      await attempt(() => chat.resume());
+      return;
     case "stop":
       await attempt(() => chat.interrupt());
       return;

@@ -12,6 +12,7 @@ export type CommandName =
   | "export markdown"
   | "export jsonl"
   | "retry"
+  | "resume"
   | "stop"
   | "help";
 
@@ -45,6 +46,7 @@ export const COMMANDS: readonly Command[] = [
   { name: "export markdown", about: "Save the chat as Markdown" },
   { name: "export jsonl", about: "Save the chat as JSON Lines, to import it elsewhere" },
   { name: "retry", about: "Retry the failed turn", when: ["error"], unless: "after an error" },
+  { name: "resume", about: "Continue after a limit", when: ["idle"], unless: "after a limit" },
   {
     name: "stop",
     about: "Stop the agent, and keep what it did",

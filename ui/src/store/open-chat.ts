@@ -168,6 +168,11 @@ export class OpenChat {
     await call("POST /chats/{chat}/retry", { path: { chat: this.id } });
   }
 
+  /** Continues a turn that ended at a limit. */
+  async resume(): Promise<void> {
+    await call("POST /chats/{chat}/resume", { path: { chat: this.id } });
+  }
+
   /** Has a model write another title. */
   async retitle(): Promise<void> {
     await call("POST /chats/{chat}/title", { path: { chat: this.id } });

@@ -349,13 +349,27 @@ function Reconnecting({ retryAt, tries }: ReconnectingProps) {
 
 function LimitBanner({ chat, limit }: { readonly chat: OpenChat; readonly limit: LimitReached }) {
   const isReadOnly = useIsReadOnly(chat.id);
+  const [isResuming, setResuming] = useState(false);
+  const button = useRef<HTMLButtonElement>(null);
+  // The button disappears when the turn continues.
+  useFocusFallback(button, () => null);
+  const resume = async () => {
+    setResuming(true);
+    await attempt(() => chat.resume());
+    // The turn may end at a limit again before this page sees it running.
+    setResuming(false);
+  };
   return (
     <Banner
       look="info"
       icon={<OctagonX size={16} />}
       title={limitTitle(limit)}
       action={
-        !isReadOnly && <Button onClick={() => chat.send("Continue.", "queue")}>Continue</Button>
+        !isReadOnly && (
+          <Button ref={button} busy={isResuming} onClick={() => void resume()}>
+            Continue
+          </Button>
+        )
       }
     >
       <p>{limitText(limit)}</p>
