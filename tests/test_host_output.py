@@ -9,10 +9,12 @@ from typing import Any, Literal, assert_type
 import anyio
 import pytest
 
-from holdfast import approve
-from holdfast.errors import InvalidOutput
+from holdfast import Agent, Chat, approve
+from holdfast.chats import ChatResult
+from holdfast.errors import ConfigError, InvalidOutput
+from holdfast.host import serving
 from holdfast.store.database import Database
-from holdfast.testing import Clock, call, fail, finish, pause, say
+from holdfast.testing import Clock, ScriptedModel, call, fail, finish, pause, ports, say
 from tests.client.served import connected
 from tests.server.api import agent
 from tests.test_host import hosting, pay
@@ -49,7 +51,7 @@ async def test_the_answer_of_a_chat_is_a_value_for_whoever_says_of_what_type(
             assert result.output_as(City) is None
             await chat.resolve({action.call.id: approve(action) for action in result.actions})
             result = await chat.rest()
-        assert result.output_as(City) == OSLO
+        assert result.output_as(City) == result.output == OSLO
 
 
 async def test_an_answer_that_is_no_such_value_says_what_is_wrong_with_it(
@@ -68,9 +70,11 @@ async def test_a_chat_that_did_not_stop_with_an_answer_has_no_value(
         chat = await host.create("How many?")
         await anyio.sleep(1)
         await chat.interrupt()
-        assert (await chat.rest()).output_as(City) is None
+        result = await chat.rest()
+        assert result.output_as(City) is result.output is None
         await chat.send("And now?")
-        assert (await chat.rest()).output_as(City) is None
+        result = await chat.rest()
+        assert result.output_as(City) is result.output is None
 
 
 async def test_it_is_the_same_value_over_the_wire(db: Database, clock: Clock) -> None:
@@ -92,3 +96,48 @@ async def test_a_type_checker_knows_the_value_by_the_type_that_was_named(
         await chat.send("Are you sure?")
         # Not every form is a class to a type checker: what it cannot know it leaves open.
         assert_type((await chat.rest()).output_as(Literal["yes", "no"]), Any)
+
+
+async def test_a_chat_of_an_agent_that_is_passed_itself_has_answers_of_its_type(
+    db: Database, clock: Clock
+) -> None:
+    typed = Agent(
+        ScriptedModel([OSLO_TEXT, OSLO_TEXT, OSLO_TEXT]),
+        name="cities",
+        output=City,
+        ports=ports(clock=clock),
+    )
+    plain = Agent(ScriptedModel(["Hello."]), name="plain", ports=ports(clock=clock))
+    agents: list[Agent[Any, Any]] = [plain, typed]
+    async with serving(db, agents, ports=ports(clock=clock), titles=False) as host:
+        chat = await host.create("How many?", agent=typed)
+        assert_type(chat, Chat[City])
+        result = await chat.rest()
+        assert_type(result, ChatResult[City])
+        assert result.output.people == 717710
+        again = await host.chat(chat.id, agent=typed)
+        assert_type((await again.rest()).output, City)
+        fork = await chat.fork(1, "And then?")
+        assert (await fork.rest()).output == OSLO
+
+        by_name = await host.create("How many?", agent="cities")
+        assert_type((await by_name.rest()).output, Any)
+        assert (await by_name.rest()).output == OSLO
+        assert (await (await host.create("Hi.")).rest()).output == "Hello."
+
+
+async def test_over_the_wire_the_agent_tells_the_type_of_the_answer(
+    db: Database, clock: Clock
+) -> None:
+    served = agent([OSLO_TEXT, OSLO_TEXT], clock, output=City)
+    async with connected(db, [served], clock) as (_, host):
+        known = await host.create("How many?", agent=Agent("demo", output=City))
+        assert_type((await known.rest()).output, City)
+        assert (await known.rest()).output == OSLO
+        unknown = await (await host.create("How many?")).rest()
+        with pytest.raises(ConfigError, match="the output type of agent is not known here: use "):
+            _ = unknown.output
+        assert unknown.output_as(City) == OSLO
+        found = await host.chat(known.id, agent=Agent("demo", name="other", output=City))
+        with pytest.raises(ConfigError, match="the output type of agent is not known here: use "):
+            _ = (await found.rest()).output

@@ -58,6 +58,7 @@ from holdfast.kernel.model import Effort, Model, check_effort, check_usable
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.prepare import model_of, summary_model
 from holdfast.kernel.suggest import no_agent
+from holdfast.kernel.type_parameters import ChatOutputT
 from holdfast.store.database import Database, Tx
 
 T = TypeVar("T")
@@ -137,17 +138,23 @@ class HostContext:
 
 
 @answer_foreign_attributes
-class Chat(ChatHandle):
+class Chat(ChatHandle[ChatOutputT]):
     """Handle of a durable conversation. It holds no resources and needs no closing.
 
     A refused operation changes nothing and raises a `ChatError` with the reason.
     """
 
-    def __init__(self, context: HostContext, row: ChatRow) -> None:
+    def __init__(
+        self,
+        context: HostContext,
+        row: ChatRow,
+        answers: Agent[Any, ChatOutputT] | None = None,
+    ) -> None:
         self.id = row.id
         self.owner = row.owner
         self.agent = row.agent
         self.first = snapshot_of(row)
+        self._answers = answers
         self.queue: Queue = Queue(context, row.id, row.owner)
         self._context = context
         self._db = context.db
@@ -255,7 +262,7 @@ class Chat(ChatHandle):
         cursor = Cursor.parse(after) if isinstance(after, str) else after
         return ChatStream(self._feed, self.id, cursor, follow=follow)
 
-    async def rest(self) -> ChatResult:
+    async def rest(self) -> ChatResult[ChatOutputT]:
         announcements = self._feed.announcements(self.id)
         while True:
             count = announcements.count
@@ -263,7 +270,8 @@ class Chat(ChatHandle):
                 lambda tx: read_result(tx, self.id, self._feed.stranded_limits)
             )
             if result is not None:
-                return result
+                agent = self._context.agents.get(result.chat.agent, self._answers)
+                return result.of_agent(agent)
             with anyio.move_on_after(self._feed.poll):
                 await announcements.wait_after(count)
 
@@ -322,7 +330,7 @@ class Chat(ChatHandle):
         title: str | None = None,
         share_workspace: bool = False,
         key: str | None = None,
-    ) -> Chat:
+    ) -> Chat[ChatOutputT]:
         check_number("number", number)
         id = self._context.ports.new_id()
         message = None if prompt is None else user_message(prompt)
@@ -345,7 +353,7 @@ class Chat(ChatHandle):
 
         request_key = self._key(key, "fork", (number, message, title, share_workspace))
         row = await once(self._db, request_key, ChatRow, copy, creates=id)
-        return Chat(self._context, row)
+        return Chat(self._context, row, self._answers)
 
     async def compact(self, *, key: str | None = None) -> Snapshot:
         return await self._change(self._key(key, "compact", ()), user.compact)
@@ -524,6 +532,11 @@ async def ask(db: Database, chat_id: str, query: Callable[..., Awaitable[T]], **
 
 
 # --- arguments ----------------------------------------------------------------------------------
+
+
+def name_of_agent(agent: str | Agent[Any, Any] | None) -> str | None:
+    """Return the name of an agent that is given by its name, or as itself."""
+    return agent.name if isinstance(agent, Agent) else agent
 
 
 def key_of(owner: str, key: str | None, method: str, body: tuple[object, ...]) -> Key | None:

@@ -16,7 +16,15 @@ from holdfast.chat.client_tools import ClientTool, check_client_tools
 from holdfast.chat.errors import ChatNotFound, InvalidInput
 from holdfast.chat.export import Exported, FileLine, parse
 from holdfast.chat.files import REF_PREFIX, add_file, refs_in, with_refs
-from holdfast.chat.handle import Chat, HostContext, check_limit, key_of, labels_of, title_of
+from holdfast.chat.handle import (
+    Chat,
+    HostContext,
+    check_limit,
+    key_of,
+    labels_of,
+    name_of_agent,
+    title_of,
+)
 from holdfast.chat.idempotency import Key, once
 from holdfast.chat.interface import ChatHost
 from holdfast.chat.row_lock import read_chat
@@ -29,6 +37,7 @@ from holdfast.kernel.errors import ConfigError, FormatError
 from holdfast.kernel.messages import Prompt, user_message
 from holdfast.kernel.model import Effort
 from holdfast.kernel.ports import Ports
+from holdfast.kernel.type_parameters import NewChatOutputT
 from holdfast.store.database import Tx
 
 
@@ -62,7 +71,7 @@ class Host(ChatHost):
         self,
         prompt: Prompt | None,
         *,
-        agent: str | None = None,
+        agent: str | Agent[Any, NewChatOutputT] | None = None,
         title: str | None = None,
         labels: Mapping[str, str] | None = None,
         owner: str = "",
@@ -70,8 +79,9 @@ class Host(ChatHost):
         effort: Effort | None = None,
         client_tools: Sequence[ClientTool] = (),
         key: str | None = None,
-    ) -> Chat:
-        name = self._context.agent(agent).name
+    ) -> Chat[NewChatOutputT]:
+        answers = agent if isinstance(agent, Agent) else None
+        name = self._context.agent(name_of_agent(agent)).name
         self._context.check_choice(name, model, effort)
         new_chat = NewChat(
             id=self._context.ports.new_id(),
@@ -82,7 +92,7 @@ class Host(ChatHost):
             labels=labels_of(labels or {}),
             model=model,
             effort=effort,
-            client_tools=check_client_tools(self._context.agent(agent), client_tools),
+            client_tools=check_client_tools(self._context.agent(name), client_tools),
         )
         body: tuple[object, ...]
         body = (new_chat.agent, new_chat.message, new_chat.title, new_chat.labels, model, effort)
@@ -96,7 +106,7 @@ class Host(ChatHost):
             creates=new_chat.id,
             short=True,
         )
-        return Chat(self._context, row)
+        return Chat(self._context, row, answers)
 
     async def restore(
         self, text: str, *, agent: str | None = None, owner: str = "", key: str | None = None
@@ -200,13 +210,19 @@ class Host(ChatHost):
             lambda tx: live_workers(tx, self._context.feed.stranded_limits.lease)
         )
 
-    async def chat(self, id: str, *, owner: str | None = None) -> Chat:
+    async def chat(
+        self,
+        id: str,
+        *,
+        owner: str | None = None,
+        agent: Agent[Any, NewChatOutputT] | None = None,
+    ) -> Chat[NewChatOutputT]:
         if not isinstance(id, str) or not can_hold(id):
             raise ChatNotFound(id)
         row = await self._context.db.read(lambda tx: read_chat(tx, id))
         if owner is not None and row.owner != _owner(owner):
             raise ChatNotFound(id)
-        return self.handle(row)
+        return Chat(self._context, row, agent)
 
     def handle(self, row: ChatRow) -> Chat:
         """Return the handle of a chat whose row was read."""

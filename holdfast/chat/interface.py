@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import UNSET, UnsetType
 
-from holdfast.agent import Resolution
+from holdfast.agent import Agent, Resolution
 from holdfast.chat.budgets import BudgetReport, Budgets
 from holdfast.chat.client_tools import ClientTool
 from holdfast.chat.export import Format
@@ -23,6 +23,7 @@ from holdfast.chat.stream import Cursor, StreamEvent
 from holdfast.kernel.limits import Limits
 from holdfast.kernel.messages import Message, Prompt
 from holdfast.kernel.model import Effort
+from holdfast.kernel.type_parameters import ChatOutputT, NewChatOutputT
 
 
 class ChatEventStream(Protocol):
@@ -82,7 +83,7 @@ class ChatQueue(Protocol):
         ...
 
 
-class ChatHandle(Protocol):
+class ChatHandle(Protocol[ChatOutputT]):
     """A durable conversation, in this process or on a server. It holds no resources.
 
     A refused operation changes nothing and raises a `ChatError` with the reason. With a `key` a
@@ -156,7 +157,7 @@ class ChatHandle(Protocol):
         """
         ...
 
-    async def rest(self) -> ChatResult:
+    async def rest(self) -> ChatResult[ChatOutputT]:
         """Wait until the chat is idle, in error, or waiting for an action.
 
         Raises `Stranded` if it cannot continue, because no live worker has its agent.
@@ -217,7 +218,7 @@ class ChatHandle(Protocol):
         title: str | None = None,
         share_workspace: bool = False,
         key: str | None = None,
-    ) -> ChatHandle:
+    ) -> ChatHandle[ChatOutputT]:
         """Return a new chat with the history up to message `number`.
 
         A given prompt replaces that message.
@@ -290,7 +291,7 @@ class ChatHost(Protocol):
         self,
         prompt: Prompt | None,
         *,
-        agent: str | None = None,
+        agent: str | Agent[Any, NewChatOutputT] | None = None,
         title: str | None = None,
         labels: Mapping[str, str] | None = None,
         owner: str = "",
@@ -298,12 +299,14 @@ class ChatHost(Protocol):
         effort: Effort | None = None,
         client_tools: Sequence[ClientTool] = (),
         key: str | None = None,
-    ) -> ChatHandle:
+    ) -> ChatHandle[NewChatOutputT]:
         """Create a chat; without a prompt it waits for its first message.
 
-        `agent` is the name of an agent, the host's first by default. On a server the chat belongs
-        to the owner of the token, and `owner` stays empty. `client_tools` are additional tools of
-        this chat: each call waits until `resolve` gives its result. With a `key` the chat is
+        `agent` is the name of an agent, the host's first by default; or the agent itself, of which
+        only the name counts, and whose output type is that of the chat's results. On a server the
+        chat belongs to the owner of the token, and `owner` stays empty. `client_tools` are
+        additional tools of this chat: each call waits until `resolve` gives its result. With a
+        `key` the chat is
         created once, however often this is called: the same key of the same owner returns the same
         chat.
         """
@@ -319,11 +322,18 @@ class ChatHost(Protocol):
         """
         ...
 
-    async def chat(self, id: str, *, owner: str | None = None) -> ChatHandle:
+    async def chat(
+        self,
+        id: str,
+        *,
+        owner: str | None = None,
+        agent: Agent[Any, NewChatOutputT] | None = None,
+    ) -> ChatHandle[NewChatOutputT]:
         """Return the chat of this id. Raises `ChatNotFound`, also if another `owner` has it.
 
         Pass the owner wherever a user gives the id. On a server, the token has to be allowed to
-        read the chat, and `owner` stays empty.
+        read the chat, and `owner` stays empty. `agent` is the agent that answers in the chat, for
+        its output type.
         """
         ...
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, Literal, TypeVar, overload
+from typing import Any, Final, Generic, Literal, TypeVar, cast, overload
 
 from msgspec import Struct, structs
 
+from holdfast.agent import Agent
 from holdfast.chat.errors import Stranded
 from holdfast.chat.queries import read_actions, read_partial
 from holdfast.chat.row_lock import now_of, read_chat
@@ -27,13 +28,14 @@ from holdfast.chat.rows import (
 )
 from holdfast.chat.transitions.claims import live_workers, with_due_actions
 from holdfast.kernel import answer
-from holdfast.kernel.errors import Failure, InvalidOutput
+from holdfast.kernel.errors import ConfigError, Failure, InvalidOutput
 from holdfast.kernel.events import Action, EndReason
 from holdfast.kernel.foreign_attributes import answer_foreign_attributes
 from holdfast.kernel.limits import LimitReached
 from holdfast.kernel.messages import AskedBy, CutBy, Message, MessageKind
 from holdfast.kernel.output import Misfit, Output, spoken, value_in
 from holdfast.kernel.turn import context_of
+from holdfast.kernel.type_parameters import ChatOutputT
 from holdfast.store.database import Tx
 
 T = TypeVar("T")
@@ -118,7 +120,7 @@ def pending(call: JournalCall) -> Pending:
 
 
 @answer_foreign_attributes
-class ChatResult(Struct, frozen=True):
+class ChatResult(Struct, Generic[ChatOutputT], frozen=True, dict=True):
     """The result of a chat that is idle, in error, or waiting for an action."""
 
     reason: EndReason | None
@@ -145,6 +147,37 @@ class ChatResult(Struct, frozen=True):
         """Limit that ended the last turn, if that was the reason. `chat.resume()` continues it."""
         return None if self.chat.outcome is None else self.chat.outcome.limit
 
+    @property
+    def output(self) -> ChatOutputT:
+        """The final answer: a value of the agent's output type, or text if it has none. None if the
+        chat did not stop with an answer.
+
+        Raises `InvalidOutput`, and `ConfigError` if this program does not have the agent.
+        """
+        answered: Any = None
+        if self.reason == "stop":
+            answered = self.text
+            form = self._form()
+            if form is not None:
+                answered = _value(form, self.pieces or (self.text,))
+        return cast(ChatOutputT, answered)
+
+    def of_agent(self, agent: Agent[Any, Any] | None) -> ChatResult[Any]:
+        """The same result, which knows the agent that answered."""
+        if agent is not None and agent.name == self.chat.agent:
+            self.__dict__["agent"] = agent
+        return self
+
+    def _form(self) -> Output | None:
+        agent: Agent[Any, Any] | None = self.__dict__.get("agent")
+        if agent is None:
+            raise ConfigError(
+                f"the output type of {self.chat.agent} is not known here: use "
+                "result.output_as(type), or pass the agent itself to host.create(…, agent=agent) "
+                "or host.chat(id, agent=agent)"
+            )
+        return agent.form
+
     @overload
     def output_as(self, output_type: type[T]) -> T | None: ...
 
@@ -159,10 +192,15 @@ class ChatResult(Struct, frozen=True):
         """
         if self.reason != "stop":
             return None
-        parsed = value_in(Output(output_type), self.pieces or (self.text,))
-        if isinstance(parsed, Misfit):
-            raise InvalidOutput(parsed.problems, 0)
-        return parsed.value
+        return _value(Output(output_type), self.pieces or (self.text,))
+
+
+def _value(form: Output, pieces: Sequence[str]) -> Any:
+    """The value of an answer. Raises `InvalidOutput`."""
+    parsed = value_in(form, pieces)
+    if isinstance(parsed, Misfit):
+        raise InvalidOutput(parsed.problems, 0)
+    return parsed.value
 
 
 class Receipt(Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import anyio
 from msgspec import UNSET, Struct, UnsetType, to_builtins
 
-from holdfast.agent import Resolution
+from holdfast.agent import Agent, Resolution
 from holdfast.chat.budgets import BudgetReport
 from holdfast.chat.client_tools import ClientTool
 from holdfast.chat.errors import ChatArchived, ChatNotFound, InvalidInput, NotArchived, NothingWaits
@@ -26,6 +26,7 @@ from holdfast.client.transport import Transport, at
 from holdfast.kernel.limits import Limits
 from holdfast.kernel.messages import Message, Prompt, prepare_to_decode
 from holdfast.kernel.model import Effort, check_effort
+from holdfast.kernel.type_parameters import ChatOutputT
 
 T = TypeVar("T")
 MAX_PAGE: Final = 200
@@ -47,17 +48,23 @@ class _ActionList(Struct, frozen=True):
     actions: tuple[Pending, ...]
 
 
-class RemoteChat(ChatHandle):
+class RemoteChat(ChatHandle[ChatOutputT]):
     """A durable conversation on a server. A handle: it holds no resources.
 
     A refused operation raises a `ChatError` that says why; nothing was changed then.
     """
 
-    def __init__(self, transport: Transport, snapshot: Snapshot) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        snapshot: Snapshot,
+        answers: Agent[Any, ChatOutputT] | None = None,
+    ) -> None:
         self.id = snapshot.id
         self.owner = snapshot.owner
         self.agent = snapshot.agent
         self.first = snapshot
+        self._answers = answers
         self.queue: RemoteQueue = RemoteQueue(transport, snapshot.id)
         self._transport = transport
         self._path = at("chats", snapshot.id)
@@ -129,7 +136,7 @@ class RemoteChat(ChatHandle):
         cursor = Cursor.parse(after) if isinstance(after, str) else after
         return RemoteStream(self._transport, self.id, cursor, follow=follow)
 
-    async def rest(self) -> ChatResult:
+    async def rest(self) -> ChatResult[ChatOutputT]:
         result = await self._result()
         if result is not None:
             return result
@@ -141,8 +148,9 @@ class RemoteChat(ChatHandle):
                 result = await self._result()
         return result
 
-    async def _result(self) -> ChatResult | None:
-        return (await self._transport.get(self._path + "/result", RemoteResult)).result
+    async def _result(self) -> ChatResult[ChatOutputT] | None:
+        result = (await self._transport.get(self._path + "/result", RemoteResult)).result
+        return None if result is None else result.of_agent(self._answers)
 
     # --- messages and turns ---
 
@@ -189,14 +197,15 @@ class RemoteChat(ChatHandle):
         title: str | None = None,
         share_workspace: bool = False,
         key: str | None = None,
-    ) -> RemoteChat:
+    ) -> RemoteChat[ChatOutputT]:
         body = without_none(
             number=number,
             prompt=None if prompt is None else parts_of(prompt),
             title=title_of(title),
             share_workspace=share_workspace,
         )
-        return RemoteChat(self._transport, await self._do("POST", "/fork", Snapshot, body, key))
+        snapshot = await self._do("POST", "/fork", Snapshot, body, key)
+        return RemoteChat(self._transport, snapshot, self._answers)
 
     async def compact(self, *, key: str | None = None) -> Snapshot:
         return await self._do("POST", "/compact", Snapshot, None, key)

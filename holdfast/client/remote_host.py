@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from msgspec import Struct, to_builtins
 
+from holdfast.agent import Agent
 from holdfast.chat.budgets import BudgetReport, Budgets
 from holdfast.chat.client_tools import ClientTool
 from holdfast.chat.errors import ChatNotFound, InvalidInput
 from holdfast.chat.export import parse
-from holdfast.chat.handle import check_limit, labels_of, title_of
+from holdfast.chat.handle import check_limit, labels_of, name_of_agent, title_of
 from holdfast.chat.interface import ChatHost
 from holdfast.chat.snapshots import Snapshot
 from holdfast.client.remote_chat import MAX_PAGE, RemoteChat
@@ -20,6 +21,7 @@ from holdfast.client.stream import RemoteWatch
 from holdfast.client.transport import Transport, at
 from holdfast.kernel.messages import Prompt, prepare_to_decode
 from holdfast.kernel.model import Effort, check_effort
+from holdfast.kernel.type_parameters import NewChatOutputT
 from holdfast.server.chat_list_stream import ListCursor
 
 EXPORT_MEDIA_TYPE: Final = "application/x-ndjson"
@@ -44,7 +46,7 @@ class RemoteHost(ChatHost):
         self,
         prompt: Prompt | None,
         *,
-        agent: str | None = None,
+        agent: str | Agent[Any, NewChatOutputT] | None = None,
         title: str | None = None,
         labels: Mapping[str, str] | None = None,
         owner: str = "",
@@ -52,12 +54,12 @@ class RemoteHost(ChatHost):
         effort: Effort | None = None,
         client_tools: Sequence[ClientTool] = (),
         key: str | None = None,
-    ) -> RemoteChat:
+    ) -> RemoteChat[NewChatOutputT]:
         check_owner(owner)
         check_effort(effort)
         body = without_none(
             prompt=None if prompt is None else parts_of(prompt),
-            agent=agent,
+            agent=name_of_agent(agent),
             title=title_of(title),
             labels=labels_of(labels or {}),
             model=model,
@@ -65,7 +67,8 @@ class RemoteHost(ChatHost):
             client_tools=list(client_tools) or None,
         )
         snapshot = await self._transport.change("POST", "/chats", Snapshot, body, key=key)
-        return RemoteChat(self._transport, snapshot)
+        answers = agent if isinstance(agent, Agent) else None
+        return RemoteChat(self._transport, snapshot, answers)
 
     async def restore(
         self, text: str, *, agent: str | None = None, owner: str = "", key: str | None = None
@@ -82,11 +85,18 @@ class RemoteHost(ChatHost):
         )
         return RemoteChat(self._transport, self._transport.decoded(reply, Snapshot))
 
-    async def chat(self, id: str, *, owner: str | None = None) -> RemoteChat:
+    async def chat(
+        self,
+        id: str,
+        *,
+        owner: str | None = None,
+        agent: Agent[Any, NewChatOutputT] | None = None,
+    ) -> RemoteChat[NewChatOutputT]:
         check_owner(owner)
         if id in INVALID_PATH_NAMES:
             raise ChatNotFound(id)
-        return RemoteChat(self._transport, await self._transport.get(at("chats", id), Snapshot))
+        snapshot = await self._transport.get(at("chats", id), Snapshot)
+        return RemoteChat(self._transport, snapshot, agent)
 
     async def list(
         self,

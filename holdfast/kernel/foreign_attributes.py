@@ -68,7 +68,7 @@ FOREIGN_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         **dict.fromkeys(_STREAM, _EVENTS),
     },
     "ChatResult": {
-        **dict.fromkeys(("output", "data", "final_output"), "result.output_as(Type)"),
+        **dict.fromkeys(("data", "final_output"), "result.output"),
         **dict.fromkeys(_TEXT, "result.text"),
         **dict.fromkeys(("history", "new", *_HISTORY), "await chat.history()"),
         **dict.fromkeys(_PENDING, "result.actions"),

@@ -10,6 +10,7 @@ from typing import Any, assert_type
 import holdfast
 from holdfast import (
     Agent,
+    Chat,
     Limits,
     Run,
     RunResult,
@@ -239,6 +240,11 @@ async def durable() -> None:
         chat = await host.chat("id", owner="ann")
     async with holdfast.open("sqlite:///chats.db", agents=[clerk], deps=shop_of) as host:
         chat = await host.create("Hello", owner="ann")
+        typed = await host.create("Hello", agent=clerk)
+        assert_type(typed, Chat[Invoice])
+        assert_type((await typed.rest()).output.total, int)
+        assert_type((await host.chat("id", agent=clerk)), Chat[Invoice])
+        assert_type((await chat.rest()).output, Any)
         assert_type((await chat.rest()).output_as(Invoice), Invoice | None)
 
 

@@ -77,6 +77,13 @@ async def runs() -> None:
         pass
 
 
+async def durable() -> None:
+    async with holdfast.open("sqlite://", agents=[shop], deps=Shop) as host:  # refused
+        chat = await host.create("Hello", agent=clerk)
+        print((await chat.rest()).output.sum)  # refused
+        await host.create("Hello", agent=Shop)  # refused
+
+
 def wants_text(agent: Agent) -> str:
     return agent.run_sync("Hello").output
 
