@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 from msgspec import Struct, field
 
+from holdfast.chat.budgets import NO_BUDGETS, Budgets
 from holdfast.chat.rows import SELECT_CHAT, ChatRow, Status, chat_of
 from holdfast.kernel.tool import Tool
 from holdfast.store.database import Tx
@@ -31,6 +32,7 @@ class Scenario(Struct, frozen=True, kw_only=True):
     """The transcripts that are right, whatever happened. The first: if nothing did."""
     tools: Sequence[Tool] = ()
     agent: dict[str, Any] = {}
+    budgets: Budgets = NO_BUDGETS
 
 
 class Life(Struct, frozen=True, kw_only=True):
@@ -136,7 +138,7 @@ class _Play:
         self._listening.callback(process.inner.listen(world.hear))
         try:
             agent = agent_of(process, scenario.turn, scenario.tools, **scenario.agent)
-            await process.start(agent, life.grace)
+            await process.start(agent, life.grace, scenario.budgets)
             world.live(process)
             await self._until_rest_or_end(process)
             if not process.frozen:

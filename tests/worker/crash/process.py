@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar, cast
 import anyio
 
 from holdfast.agent import Agent
+from holdfast.chat.budgets import NO_BUDGETS, BudgetCheck, Budgets
 from holdfast.kernel.ports import Ports
 from holdfast.live.broadcast import Live
 from holdfast.store.database import Database
@@ -62,10 +63,11 @@ class Process:
         self._ready = anyio.Event()
         self._leave = anyio.Event()
 
-    async def start(self, agent: Agent, grace: float) -> None:
+    async def start(self, agent: Agent, grace: float, budgets: Budgets = NO_BUDGETS) -> None:
         """Come to life, or die in the attempt."""
-        options = WorkerOptions(grace=grace)
-        worker = Worker(self.db, self.live, {agent.name: agent}, self.ports, options)
+        options, check = WorkerOptions(grace=grace), BudgetCheck(budgets)
+        agents = {agent.name: agent}
+        worker = Worker(self.db, self.live, agents, self.ports, options, budgets=check)
         me = OWNER.set(self)
         try:
             self._main = asyncio.get_running_loop().create_task(self._work(worker))

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from holdfast import Limits
+from holdfast.chat.budgets import Budgets
 from holdfast.chat.rows import JournalCall, Status
 from holdfast.hooks import Context
 from holdfast.kernel.decide import Approved, Recorded
@@ -340,6 +341,19 @@ async def resumes(person: Person) -> None:
     await person.rest()
 
 
+async def raises_the_budget(person: Person) -> None:
+    """After the first answer it is used up: what is sent then stays, and so does its queue."""
+    await person.create("Hi")
+    await person.rest(Status.IDLE)
+    await person.send("Ho")
+    await person.rest(Status.ERROR)
+    await person.raise_budget(Budgets(user=Limits(steps=2)))
+    await person.retry()
+    await person.rest(Status.IDLE)
+    await person.send("Hey")
+    await person.rest(Status.ERROR)
+
+
 async def compacts(person: Person) -> None:
     await asks(person)
     await person.compact()
@@ -652,6 +666,18 @@ SCENARIOS: Final = (
         turn=is_refused,
         person=pays_and_retries,
         ends=[("= idle stop", "prompt Hi", "answer He", "answer Hello.")],
+    ),
+    Scenario(
+        name="budget",
+        turn=repeats,
+        person=raises_the_budget,
+        budgets=Budgets(user=Limits(steps=1)),
+        ends=[
+            (
+                "= error error budget",
+                *("prompt Hi", "answer Hi!", "prompt Ho", "answer Ho!", "prompt Hey"),
+            )
+        ],
     ),
     Scenario(
         name="overflow",

@@ -46,6 +46,7 @@ OWNER: ContextVar[object | None] = ContextVar("owner", default=None)
 
 
 WRITES: Final = (
+    "budgets.set_budget",
     "claims.write_heartbeat",
     "claims.claim",
     "claims.forget_dead",
@@ -81,7 +82,10 @@ WRITES: Final = (
     "runner.start_calls",
     "runner.write_partial",
 )
-READS: Final = ("claims.owned", "journal.read_journal", "row_lock.read_chat", "queries.load")
+READS: Final = (
+    *("budgets.reached", "budgets.refresh", "claims.owned", "journal.read_journal"),
+    *("row_lock.read_chat", "queries.load"),
+)
 KNOWN: Final = frozenset(
     [f"{KEYS} statement"]
     + [f"{what} {phase}" for what in WRITES for phase in ("statement", "commit", "committed")]

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from holdfast.agent import Agent
 from holdfast.chat import queries
+from holdfast.chat.budgets import Budgets, set_budget
 from holdfast.chat.errors import ChatError
 from holdfast.chat.idempotency import Key, once
 from holdfast.chat.journal import read_journal
@@ -235,6 +236,11 @@ def agent_of(process: Process, turn: Turn, tools: Sequence[Tool], **more: Any) -
 # --- The person -----------------------------------------------------------------------------------
 
 
+async def _set_budgets(tx: Tx, budgets: Budgets) -> bool:
+    await set_budget(tx, "user", "", budgets)
+    return True
+
+
 class Person:
     """Somebody with a browser. What was not acknowledged is asked again, with the same key."""
 
@@ -295,6 +301,9 @@ class Person:
 
     async def resume(self, id: str = "c1") -> None:
         await self._ask(ChatRow, user.resume, id)
+
+    async def raise_budget(self, budgets: Budgets) -> None:
+        await self._ask(bool, _set_budgets, budgets)
 
     async def compact(self, id: str = "c1") -> None:
         await self._ask(ChatRow, user.compact, id)
