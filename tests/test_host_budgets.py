@@ -66,6 +66,19 @@ async def test_a_chat_continues_once_its_budget_was_raised(tmp_path: Path) -> No
         assert report.chat.limits == Limits(tokens=100)
 
 
+async def test_resume_continues_after_a_budget_as_after_other_limits(tmp_path: Path) -> None:
+    async with hosting(tmp_path, Budgets(chat=Limits(tokens=100))) as host:
+        chat = await host.create("hello")
+        await chat.rest()
+        await chat.send("again")
+        await chat.rest()
+        await chat.resume()
+        assert (await chat.rest()).limit is not None
+        await chat.set_budget(Limits())
+        await chat.resume()
+        assert (await chat.rest()).text == "Yes."
+
+
 async def test_budgets_of_one_user_replace_those_that_are_given(tmp_path: Path) -> None:
     configured = Budgets(chat=Limits(steps=9), day=Limits(tokens=100))
     async with hosting(tmp_path, configured) as host:

@@ -30,7 +30,7 @@ from holdfast.chat.journal import (
     take_results,
     turn_of,
 )
-from holdfast.chat.row_lock import LockedChat, begin, lock
+from holdfast.chat.row_lock import LockedChat, begin, lock, read_chat
 from holdfast.chat.rows import (
     SELECT_MESSAGE,
     ActionAnswer,
@@ -282,7 +282,13 @@ async def retry(tx: Tx, chat_id: str) -> ChatRow:
 
 
 async def resume(tx: Tx, chat_id: str) -> ChatRow:
-    """Continue a turn that ended at a limit. Its usage is counted anew from the note about that."""
+    """Continue a turn that ended at a limit. Its usage is counted anew from the note about that.
+
+    A turn that a budget stopped is retried: it continues if the budget was raised.
+    """
+    chat = await read_chat(tx, chat_id)
+    if chat.status is Status.ERROR and chat.outcome is not None and chat.outcome.limit is not None:
+        return await retry(tx, chat_id)
     locked = await begin(tx, chat_id, Transition.RESUME)
     outcome = locked.chat.outcome
     if outcome is None or outcome.reason != "limit":

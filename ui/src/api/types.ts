@@ -24,6 +24,7 @@ export type Agent = Schemas["CatalogAgent"];
 export type Model = Schemas["CatalogModel"];
 export type Provider = Schemas["CatalogProvider"];
 export type Spent = Schemas["Spent"];
+export type BudgetReport = Schemas["BudgetReport"];
 export type StoredFile = Schemas["StoredFile"];
 export type Me = Schemas["CurrentUser"];
 export type Effort = NonNullable<Schemas["SendMessage"]["effort"]>;

@@ -10,6 +10,7 @@ import { useFloating } from "../ui/floating";
 import { cost, count } from "../ui/format";
 import { attempt } from "../ui/notices";
 import { Popover } from "../ui/popover";
+import { type BudgetLine, budgetLines } from "./budget";
 import {
   type ContextUsage,
   contextUsageOf,
@@ -55,6 +56,7 @@ export function ContextMeter({ chat, readOnly }: Props) {
             <ContextSection fill={fill} />
             {!readOnly && <CompactButton chat={chat} onDone={close} />}
             <UsageSection spent={spent} />
+            <BudgetSection chat={chat} />
           </div>
         </Popover>
       )}
@@ -215,6 +217,39 @@ function UsageSection({ spent }: { readonly spent: BothSpent | null }) {
           )}
         </>
       )}
+    </section>
+  );
+}
+
+/** Shown if a budget is set, and fetched with the usage. */
+function BudgetSection({ chat }: { readonly chat: OpenChat }) {
+  const [lines, setLines] = useState<readonly BudgetLine[]>([]);
+  const moment = useStore(chat.transcript, ({ chat: now }) => now?.history_version);
+  useEffect(() => {
+    if (moment === undefined) return;
+    let isLate = false;
+    chat
+      .budget()
+      .then((report) => isLate || setLines(budgetLines(report)))
+      .catch(() => {}); // the previous numbers stay
+    return () => {
+      isLate = true;
+    };
+  }, [chat, moment]);
+  if (lines.length === 0) return null;
+  return (
+    <section>
+      <h2>Left of the budget</h2>
+      {lines.map(({ name, left, share, level }) => (
+        <div key={name}>
+          <dl className="meter-numbers">
+            <Figure name={name} value={left} />
+          </dl>
+          <div className="meter-bar" data-level={level} aria-hidden="true">
+            <span style={{ width: `${share * 100}%` }} />
+          </div>
+        </div>
+      ))}
     </section>
   );
 }

@@ -5,6 +5,7 @@ import { IdempotencyKeys } from "../api/idempotency-key";
 import { Problem } from "../api/problem";
 import { call } from "../api/request";
 import type {
+  BudgetReport,
   Chat,
   ChatEvent,
   Deliver,
@@ -223,6 +224,10 @@ export class OpenChat {
 
   async usage(tree: boolean): Promise<Spent> {
     return await call("GET /chats/{chat}/usage", { path: { chat: this.id }, query: { tree } });
+  }
+
+  async budget(): Promise<BudgetReport> {
+    return await call("GET /chats/{chat}/budget", { path: { chat: this.id } });
   }
 
   async readUpTo(number: number): Promise<void> {
