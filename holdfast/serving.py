@@ -33,19 +33,21 @@ async def serve(
     settings: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     data: str | os.PathLike[str] | None = None,
     api: bool = True,
+    worker: bool = True,
     browser: bool = False,
     on_start: Callable[[str], object] | None = None,
 ) -> None:
     """Serve agents until the process is asked to stop (Ctrl-C, SIGTERM) or the call is cancelled.
 
-    `deps` returns the deps of a chat, as for `holdfast.open`.
-    `database` is `sqlite:///chats.db` or `postgresql://…`; by default a file in the data directory.
-    `listen` is an address, as `127.0.0.1:8765`, or a port; 0 picks a free one. `settings` is the
-    path of a settings file, or its content as a mapping; by default no file is read, not even
-    `holdfast.toml`. `budgets` are limits of each chat, of each user and of a user's day. `data` is
-    the data directory. With `api=False` it is a worker, without API and page. `browser` opens the
-    page. `on_start` is called with the URL to open, which signs in; it is empty without an API.
-    Arguments take precedence over the environment, and the environment over the settings.
+    `deps` returns the deps of a chat, as for `holdfast.open`. `database` is `sqlite:///chats.db` or
+    `postgresql://…`; by default a file in the data directory. `listen` is an address, as
+    `127.0.0.1:8765`, or a port; 0 picks a free one. `settings` is the path of a settings file, or
+    its content as a mapping; by default no file is read, not even `holdfast.toml`. `budgets` are
+    limits of each chat, of each user and of a user's day. `data` is the data directory. With
+    `api=False` it is a worker, without API and page; with `worker=False` it drives no chats, which
+    needs PostgreSQL. `browser` opens the page. `on_start` is called with the URL to open, which
+    signs in; it is empty without an API. Arguments take precedence over the environment, and the
+    environment over the settings.
     """
     from holdfast.cli.python_agents import agents_of_program
     from holdfast.cli.serve import run_until_stopped
@@ -54,9 +56,12 @@ async def serve(
     from holdfast.config import program_options
 
     _refuse_on_import()
+    if not (api or worker):
+        raise ConfigError("api and worker are both False: a process needs one of them")
     options = program_options(
         os.environ,
         api=api,
+        worker=worker,
         database=database,
         listen=None if listen is None else str(listen),
         data=None if data is None else os.fspath(data),
@@ -81,6 +86,7 @@ def serve_sync(
     settings: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     data: str | os.PathLike[str] | None = None,
     api: bool = True,
+    worker: bool = True,
     browser: bool = False,
     on_start: Callable[[str], object] | None = None,
 ) -> None:
@@ -98,6 +104,7 @@ def serve_sync(
             settings=settings,
             data=data,
             api=api,
+            worker=worker,
             browser=browser,
             on_start=on_start,
         )

@@ -121,8 +121,9 @@ def _check_worker(options: ServeOptions, database: str) -> None:
     """Refuse a server whose chats no process could drive."""
     if not options.worker and parse(database).kind == "sqlite":
         raise ConfigError(
-            "--no-worker needs PostgreSQL, because only one process can open a SQLite file: "
-            "leave it out, or name a database with --database postgresql://…"
+            "a server without a worker needs PostgreSQL, because only one process can open a "
+            "SQLite file: name another database, or leave out --no-worker (worker=False in a "
+            "program)"
         )
 
 

@@ -12,12 +12,15 @@ import pytest
 import holdfast
 from holdfast import Agent
 from holdfast.errors import ConfigError
-from tests.cli.test_serve import Process, serving, wait_until_idle
+from tests.cli.test_serve import Process, events, serving, wait_until_idle
 from tests.databases import Databases
 
 APP = '''
 import os
 from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
 
 from holdfast import Agent, Limits, tool
 from holdfast.events import Finished, TextDelta
@@ -50,6 +53,19 @@ class Echo:
         yield TextDelta(f"{request.system[0].text} {os.getpid()}")
         yield Finished()
 
+class Slow:
+    """A model that finishes its answer when a file appears."""
+
+    name = "own:slow"
+    window = None
+
+    async def stream(self, request):
+        yield TextDelta("Half")
+        while not Path("may-end").exists():
+            await anyio.sleep(0.02)
+        yield TextDelta(" and half.")
+        yield Finished()
+
 async def instructions(context):
     return f"I am {context.agent}, and greet {context.owner or 'you'}."
 
@@ -79,6 +95,7 @@ async def agents():
             gate=gate,
         ),
         "echo": Agent(Echo(), instructions=instructions),
+        "slow": Agent(Slow()),
         "guarded": Agent(ScriptedModel(["Half.", "Whole."]), guard=guard),
         "limited": Agent(
             ScriptedModel([call("drop", table="a"), call("drop", table="b"), "Never."]),
@@ -130,9 +147,10 @@ def api(
         return
     name = databases.take(postgres_template)
     shared = ("app:agents", "--database", databases.url(name))
+    environ = {"HOLDFAST_CLUSTER_SECRET": "0" * 64, "HOLDFAST_LISTEN": "127.0.0.1:0"}
     with (
-        serving(home, *shared, "--listen", "0", "--no-worker") as server,
-        serving(home, *shared, verb="worker", HOLDFAST_LISTEN="127.0.0.1:0") as worker,
+        serving(home, *shared, "--no-worker", **environ) as server,
+        serving(home, *shared, verb="worker", **environ) as worker,
     ):
         yield Api(server, server.started(), worker)
     databases.give(name)
@@ -190,6 +208,16 @@ def test_an_own_model_and_functions_as_instructions_run_in_the_process_that_driv
     assert int(result["text"].split()[-1]) == api.driver.child.pid
 
 
+def test_an_answer_is_streamed_while_it_is_written_wherever_it_is_driven(api: Api) -> None:
+    chat = f"{api.url}/chats/{api.post('/chats', {'agent': 'slow', 'prompt': 'Go.'})['id']}"
+    with api.server.open(f"{chat}/stream") as stream:
+        next(data for name, data in events(stream) if name == "delta" and "Half" in str(data))
+        assert api.server.ask(f"{chat}/result")["result"] is None
+        (api.driver.home / "work" / "may-end").touch()
+    wait_until_idle(api.server, chat)
+    assert api.server.ask(f"{chat}/result")["result"]["text"] == "Half and half."
+
+
 def test_a_guard_continues_a_turn_behind_the_server(api: Api) -> None:
     chat = api.chat("guarded")
     assert api.get(f"{chat}/result")["result"]["text"] == "Whole."
@@ -206,7 +234,7 @@ def test_middleware_and_a_limit_work_behind_the_server(api: Api) -> None:
 
 def test_a_server_without_a_worker_needs_a_database_that_others_can_open(tmp_path: Path) -> None:
     with serving(tmp_path, "--listen", "0", "--no-worker") as server:
-        server.until("--no-worker needs PostgreSQL, because only one process can open a SQLite")
+        server.until("a server without a worker needs PostgreSQL, because only one process")
         assert server.child.wait(30) == 2
 
 
@@ -265,6 +293,18 @@ def test_a_program_serves_its_own_agents(tmp_path: Path) -> None:
 
     tmp_path.chmod(0o700)
     assert asyncio.run(program()) == ("mine", "hello")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [({"worker": False}, "needs PostgreSQL"), ({"worker": False, "api": False}, "both False")],
+)
+def test_a_program_that_could_not_serve_says_so(
+    tmp_path: Path, wrong: dict[str, bool], says: str
+) -> None:
+    tmp_path.chmod(0o700)
+    with pytest.raises(ConfigError, match=says):
+        holdfast.serve_sync(Agent(model="demo"), data=tmp_path, **wrong)  # type: ignore[arg-type]
 
 
 def test_mistakes_in_the_settings_of_a_program_are_told_together(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ Agent(model="demo", gate=gate, deps_type=Invoice)  # refused
 Agent(model="demo", effort="enormous")  # refused
 Agent(model="demo", system_prompt="Be brief.")  # refused
 Agent(model="demo", instructions=5)  # refused
+Agent("demo", "Be brief.")  # refused
 shop.replace(colour="blue")  # refused
 shop.replace(effort="enormous")  # refused
 tool(effect="pur")  # refused
@@ -70,6 +71,9 @@ async def runs() -> None:
     result = await clerk.run("Hello")
     print(result.output.sum)  # refused
     print(result.output.upper())  # refused
+    print(result.data)  # refused
+    print(result.all_messages())  # refused
+    clerk.run_stream("Hello")  # refused
     replaced: RunResult[str] = await clerk.replace(output=Shop).run("Hello")  # refused
     print(replaced, clerk.run("Hello").output)  # refused
     clerk.run("Hello", histroy=result.history)  # refused
