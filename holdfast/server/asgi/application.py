@@ -60,10 +60,11 @@ def asgi(
             f"identify is {identify!r:.80}: use a function that takes a request and returns the "
             "id of its user, or None"
         )
-    if not isinstance(host, Host) and not callable(host):
+    if not isinstance(host, Host) and (not callable(host) or hasattr(host, "__aenter__")):
+        what = "not open yet" if hasattr(host, "__aenter__") else f"a {type(host).__name__}"
         raise ConfigError(
-            f"host is a {type(host).__name__}: use the host of `async with holdfast.open(…)`, or "
-            "a function that returns it"
+            f"host is {what}: use the host of `async with holdfast.open(…)`, or a function that "
+            "returns it"
         )
 
     def server_of(host: Host) -> ApiServer:

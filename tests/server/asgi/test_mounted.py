@@ -9,8 +9,9 @@ from typing import Any
 import aiohttp
 import anyio
 import pytest
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI, HTTPException, Request, Response
 from starlette.applications import Starlette
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Mount
 
 import holdfast
@@ -132,6 +133,8 @@ def test_what_cannot_be_mounted_is_refused_at_once() -> None:
         holdfast.asgi(lambda: None, identify="ann")  # type: ignore[arg-type, return-value]
     with pytest.raises(ConfigError, match="host is a str: use the host of"):
         holdfast.asgi("sqlite:///chats.db", identify=by_header)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="host is not open yet: use the host of"):
+        holdfast.asgi(holdfast.open("sqlite:///chats.db", []), identify=by_header)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="is not an origin: use one like"):
         holdfast.asgi(lambda: None, identify=by_header, origins=["app"])  # type: ignore[arg-type, return-value]
 
@@ -298,6 +301,28 @@ async def test_a_stream_whose_client_leaves_is_closed_on_the_server(host: Host) 
         async with watched(client, chat.id) as connection:
             await connection.take(1)
             assert await readers(client) == 1
+        await anyio.sleep(2)
+        assert await readers(client) == 0
+
+
+async def test_a_stream_passes_through_a_middleware_that_reads_responses(host: Host) -> None:
+    chat = await host.create(None, owner="ann")
+    app = FastAPI()
+    app.mount("/agents", api(host))
+    app.add_middleware(GZipMiddleware)
+
+    @app.middleware("http")
+    async def name_the_server(request: Request, call_next: Any) -> Response:
+        response: Response = await call_next(request)
+        response.headers["X-Served-By"] = "app"
+        return response
+
+    async with application(app) as client:
+        async with watched(client, chat.id) as connection:
+            assert connection.response.headers["X-Served-By"] == "app"
+            await connection.take(1)
+            await chat.rename("New")
+            await connection.take(1)
         await anyio.sleep(2)
         assert await readers(client) == 0
 

@@ -28,6 +28,8 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 PATIENCE: Final = 20.0
 """Seconds that a server may take to stop on a busy machine. One that waits for a stream never
 does."""
+ENDS: Final = (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.CLOSE)
+"""uvicorn closes WebSockets by itself; ours says why, if it is first."""
 APPLICATION: Final = """
 import contextlib
 import os
@@ -48,15 +50,19 @@ app.mount("/agents", holdfast.asgi(lambda: app.state.host, identify=lambda reque
 
 
 async def watch(url: str, stop: Callable[[], None]) -> list[object]:
-    """What a stream says after `stop`, which is called when it has begun."""
+    """What a stream says after `stop`, which is called when it and a WebSocket have begun."""
     async with aiohttp.ClientSession(f"{url}/agents{API_PREFIX}/") as client:
         async with client.post("chats", json={}) as response:
             chat = (await response.json())["id"]
-        async with client.get(f"chats/{chat}/stream") as response:
+        path = f"chats/{chat}/stream"
+        async with client.get(path) as response, client.ws_connect(path) as socket:
             connection = Connection(response)
             await connection.take(1)
+            await socket.receive()
             stop()
-            return [event_of(wire) async for wire in connection.events()]
+            told = [event_of(wire) async for wire in connection.events()]
+            assert (await socket.receive()).type in ENDS
+            return told
 
 
 def bounded(url: str, stop: Callable[[], None]) -> list[object]:
