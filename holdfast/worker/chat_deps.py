@@ -52,12 +52,13 @@ class ChatDeps:
             if interruption.requested:
                 raise Interrupted
             raise PrepareError(f"the provider of the deps took longer than {seconds:g} s")
-        if attempt.error is not None:
+        error, attempt.error = attempt.error, None  # its traceback refers to the attempt
+        if error is not None:
             self._attempt = None
             try:
-                raise attempt.error
+                raise error
             finally:
-                del attempt  # the traceback of its error refers to this frame
+                del error  # its traceback refers to this frame
         self.are_open = True
         return attempt.deps
 

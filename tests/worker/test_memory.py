@@ -17,6 +17,7 @@ from holdfast.observe.metrics_observer import MetricsObserver
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call, fail, hang, say
 from holdfast.worker.runner import Runner
+from tests.worker.test_deps import ONE_RETRY, Provider, Shop, shop_name
 from tests.worker.test_long_chats import act, both, look
 from tests.worker.workers import Life, living
 
@@ -82,6 +83,23 @@ async def test_nothing_of_a_finished_turn_stays_in_memory(
     async with living(db, SCRIPTS[script] * TURNS, tools, clock=clock, observer=observer) as life:
         await turns(life)
         assert live.kinds == []
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+async def test_nothing_of_a_turn_with_deps_stays_in_memory(
+    db: Database, clock: Clock, live: Living, failing: int
+) -> None:
+    provider = Provider()
+    script = [call("shop_name"), "Tea."] * TURNS
+    async with living(
+        db, script, [shop_name], clock=clock, deps_type=Shop, deps=provider, policy=ONE_RETRY
+    ) as life:
+        for _ in range(TURNS):
+            provider.failing = failing
+            await life.rest(await life.begin())
+        await anyio.sleep(0.1)
+        assert live.kinds == []
+    assert provider.events.count("opens") == TURNS * min(failing + 1, 2)
 
 
 async def test_nothing_of_an_interrupted_turn_stays_in_memory(
