@@ -60,7 +60,7 @@ async def watch(url: str, stop: Callable[[], None]) -> list[object]:
             await connection.take(1)
             await socket.receive()
             stop()
-            told = [event_of(wire) async for wire in connection.events()]
+            told: list[object] = [event_of(wire) async for wire in connection.events()]
             assert (await socket.receive()).type in ENDS
             return told
 
