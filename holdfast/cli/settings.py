@@ -44,7 +44,8 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     pass_env: tuple[str, ...] = ()
     """Additional variables passed to commands; `AWS_*` matches all with that prefix."""
     subagents: tuple[str, ...] = ()
-    """Names of the agents that it may spawn; the first is the default."""
+    """Names of the agents that it may spawn; the first is the default. The model reads their
+    descriptions."""
     handoffs: tuple[str, ...] = ()
     """Names of the agents to which it may hand the conversation over."""
     output: str | Mapping[str, Any] | None = None
