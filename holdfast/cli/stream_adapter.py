@@ -241,7 +241,7 @@ class StreamAdapter:
                 self._view.show_prompt(message.text)
             case "results":
                 self._results(message)
-            case "note":
+            case "note" if message.limit is None:  # the end of the turn shows the limit
                 self._view.note(f"· {message.text}")
             case "injected" if message.why in ("guard", "recovery", "repair"):
                 self._view.show(Delivered(message.why, (message,)))

@@ -443,6 +443,16 @@ def test_after_an_error_it_is_tried_again(person: Person) -> None:
     person.sees("✗ ", 2)
 
 
+def test_a_turn_that_reached_its_limit_is_resumed(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("many words\n")
+    (tmp_path / "limited.toml").write_text('[agents.a]\nmodel = "demo"\nlimits = {steps = 1}\n')
+    with sitting_at(tmp_path, "chat", "--config", "limited.toml", columns=120) as person:
+        person.says("read mine.txt")
+        person.sees("Stopped: this turn used 1 of 1 steps. /resume continues, and allows the same")
+        person.says("/resume")
+        person.sees("read_file (mine.txt) returned:")
+
+
 def test_a_conversation_is_summarized_on_demand(served: Served, tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text("many words\n" * 2_000)
     served.once("-f", str(tmp_path / "long.txt"), "say hi")

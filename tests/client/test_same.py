@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from holdfast.agent import approve
+from holdfast.chat.errors import NothingToResume
 from holdfast.chat.export import parse
 from holdfast.chat.files import add_file
 from holdfast.chat.handle import Chat, Queue
@@ -142,6 +143,8 @@ async def story(host: ChatHost, tell: Callable[[object], None]) -> None:
     tell(await chat.rest())
     tell(await chat.retry())
     tell(await chat.rest())
+    with pytest.raises(NothingToResume):
+        await chat.resume()
     await reading(chat, tell)
     await changing(host, chat, tell)
     await answering(host, tell)

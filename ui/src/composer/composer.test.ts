@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Message, Pending, Queued, Snapshot, Stored } from "../api/types";
+import { snapshot } from "../store/fixtures";
 import { EMPTY } from "../store/transcript";
 import { countInvisible, escapeInvisible, invisibleWarning } from "../ui/invisible";
 import { deliveryModes, deliveryOf, hasChoice, waitingHint } from "./delivery";
@@ -18,6 +19,7 @@ import { indexAt, range, reordered } from "./queue-order";
 import {
   COMMANDS,
   commandQuery,
+  commandStatusOf,
   matchingCommands,
   whyUnavailable,
   wrappedIndex,
@@ -62,6 +64,17 @@ describe("commands", () => {
     expect(whyUnavailable(command("stop"), "idle")).toBe("while the agent is working");
     expect(whyUnavailable(command("compact"), "running")).toBe("when the turn is over");
     expect(whyUnavailable(command("rename"), null)).toBeNull();
+    expect(whyUnavailable(command("resume"), "idle")).toBe("after a limit");
+    expect(whyUnavailable(command("resume"), "limit")).toBeNull();
+    expect(whyUnavailable(command("compact"), "limit")).toBeNull();
+  });
+
+  test("a turn that ended at a limit is told apart from an idle chat", () => {
+    const ended = (reason: "limit" | "stop") => snapshot({ outcome: { reason, steps: 1 } });
+    expect(commandStatusOf("idle", ended("limit"))).toBe("limit");
+    expect(commandStatusOf("idle", ended("stop"))).toBe("idle");
+    expect(commandStatusOf("running", ended("limit"))).toBe("running");
+    expect(commandStatusOf(null, null)).toBeNull();
   });
 
   test("the arrow keys wrap around", () => {

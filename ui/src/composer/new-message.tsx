@@ -13,6 +13,7 @@ import { deliveryOf, hasChoice, isBusy, placeholder, waitingHint } from "./deliv
 import { type Draft, draftOf } from "./draft";
 import { isEmpty, promptOf, sendBlocker } from "./draft-content";
 import { SendButton, StopButton } from "./send-button";
+import { commandStatusOf } from "./slash-commands";
 import { SlashMenu } from "./slash-menu";
 import { useEscape } from "./use-escape";
 import { useInputHistory } from "./use-input-history";
@@ -30,7 +31,10 @@ export function NewMessage({ chat }: { readonly chat: OpenChat }) {
     draft.clear();
     field.current?.focus();
   });
-  const slash = useSlashMenu(chat, draft, status);
+  const commandStatus = useStore(chat.transcript, (now) =>
+    commandStatusOf(statusOf(now), now.chat),
+  );
+  const slash = useSlashMenu(chat, draft, commandStatus);
   const history = useInputHistory(chat, draft, field);
   useStopOnEscape(chat);
   useFirstFocus(field);

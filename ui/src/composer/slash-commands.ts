@@ -1,6 +1,6 @@
 /** Slash commands: names, descriptions, matching, and when each is available. Pure. */
 
-import type { Status } from "../api/types";
+import type { Snapshot, Status } from "../api/types";
 
 export type CommandName =
   | "compact"
@@ -16,15 +16,25 @@ export type CommandName =
   | "stop"
   | "help";
 
+/** The status of a chat as commands see it. `limit`: idle, after a turn that ended at a limit. */
+export type CommandStatus = Status | "limit";
+
+export function commandStatusOf(
+  status: Status | null,
+  chat: Snapshot | null,
+): CommandStatus | null {
+  return status === "idle" && chat?.outcome?.reason === "limit" ? "limit" : status;
+}
+
 export interface Command {
   readonly name: CommandName;
   readonly about: string;
   /** Statuses in which it is available (all if absent), and the hint for the others. */
-  readonly when?: readonly Status[];
+  readonly when?: readonly CommandStatus[];
   readonly unless?: string;
 }
 
-const WHEN_IDLE: readonly Status[] = ["idle", "error"];
+const WHEN_IDLE: readonly CommandStatus[] = ["idle", "limit", "error"];
 
 export const COMMANDS: readonly Command[] = [
   {
@@ -46,7 +56,7 @@ export const COMMANDS: readonly Command[] = [
   { name: "export markdown", about: "Save the chat as Markdown" },
   { name: "export jsonl", about: "Save the chat as JSON Lines, to import it elsewhere" },
   { name: "retry", about: "Retry the failed turn", when: ["error"], unless: "after an error" },
-  { name: "resume", about: "Continue after a limit", when: ["idle"], unless: "after a limit" },
+  { name: "resume", about: "Continue after a limit", when: ["limit"], unless: "after a limit" },
   {
     name: "stop",
     about: "Stop the agent, and keep what it did",
@@ -80,7 +90,10 @@ function rank({ name, about }: Command, query: string): number {
 }
 
 /** Why a command is unavailable now; null if it is available. */
-export function whyUnavailable({ when, unless }: Command, status: Status | null): string | null {
+export function whyUnavailable(
+  { when, unless }: Command,
+  status: CommandStatus | null,
+): string | null {
   return when === undefined || (status !== null && when.includes(status)) ? null : (unless ?? "");
 }
 

@@ -1,14 +1,13 @@
 /** The list of matching slash commands above the composer. */
 
 import { useEffect, useRef } from "react";
-import type { Status } from "../api/types";
-import { type Command, whyUnavailable } from "./slash-commands";
+import { type Command, type CommandStatus, whyUnavailable } from "./slash-commands";
 
 interface Props {
   readonly id: string;
   readonly commands: readonly Command[];
   readonly active: number;
-  readonly status: Status | null;
+  readonly status: CommandStatus | null;
   readonly onChoose: (command: Command) => void;
 }
 

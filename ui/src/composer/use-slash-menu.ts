@@ -1,13 +1,13 @@
 /** Hook for the slash menu: open state, selection and keys. */
 
 import { type KeyboardEvent, useId, useState } from "react";
-import type { Status } from "../api/types";
 import { useStore } from "../reactive/store";
 import type { OpenChat } from "../store/open-chat";
 import type { Draft } from "./draft";
 import { runSlashCommand } from "./run-command";
 import {
   type Command,
+  type CommandStatus,
   commandQuery,
   matchingCommands,
   whyUnavailable,
@@ -16,7 +16,7 @@ import {
 import { optionId } from "./slash-menu";
 
 /** The commands that fit what is written, and the keys that choose among them. */
-export function useSlashMenu(chat: OpenChat, draft: Draft, status: Status | null) {
+export function useSlashMenu(chat: OpenChat, draft: Draft, status: CommandStatus | null) {
   const id = useId();
   const text = useStore(draft.content, (content) => content.text);
   const [chosen, choose] = useState({ text: "", at: 0 });
