@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+)
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, Union, get_origin
 
@@ -178,7 +182,10 @@ def _checked(agent: Agent[Any, Any], provider: DepsProvider[Any] | None, deps: A
             f"{agent.name} needs deps of type {wanted}, and there is no provider of them: pass "
             "deps= where the chats are opened, or --deps MODULE:NAME"
         )
-    fix = "decorate it with @contextlib.asynccontextmanager" if inspect.isasyncgen(deps) else ""
+    generates = inspect.isasyncgen(deps) or inspect.isgenerator(deps)
+    fix = "decorate it with @contextlib.asynccontextmanager" if generates else ""
+    if isinstance(deps, AbstractContextManager):
+        fix = "make it async, and decorate it with @contextlib.asynccontextmanager"
     raise ConfigError(
         f"the provider of the deps returned a {type(deps).__name__}, and the deps_type of "
         f"{agent.name} is {wanted}: {fix or f'return a {wanted}'}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -222,13 +222,18 @@ async def test_deps_of_another_type_fail_the_chat_at_once(db: Database, clock: C
     async def forgot_the_decorator(info: ChatInfo) -> AsyncIterator[Shop]:
         yield Shop()
 
+    @contextmanager
+    def not_async(info: ChatInfo) -> Iterator[Shop]:
+        yield Shop()
+
     for seed, (deps, problem) in enumerate(
         (
             (
                 lambda info: "tea",
                 "returned a str, and the deps_type of agent is Shop: return a Shop",
             ),
-            (forgot_the_decorator, "decorate it with @contextlib.asynccontextmanager"),
+            (forgot_the_decorator, "is Shop: decorate it with @contextlib.asynccontextmanager"),
+            (not_async, "is Shop: make it async, and decorate it with @contextlib.async"),
         )
     ):
         async with living(db, ["."], clock=clock, seed=seed, deps_type=Shop, deps=deps) as life:
