@@ -49,7 +49,7 @@ from pydantic_ai.native_tools import WebSearchTool
 from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.usage import RequestUsage
 
-from holdfast import Agent
+from holdfast import Agent, Limits
 from holdfast.kernel.errors import ConfigError, FailureKind, ProviderError, classify
 from holdfast.kernel.events import Retrying
 from holdfast.kernel.messages import (
@@ -916,3 +916,22 @@ async def test_thinking_is_signed_when_it_ends() -> None:
     assert isinstance(first, Reasoning)
     assert (first.text, first.signature) == ("Hm.", "s")
     assert TextDelta("So.") in (await collect(model, ask())).deltas
+
+
+class Named(TestModel):
+    """A model with the name of one whose price is known."""
+
+    @property
+    def system(self) -> str:
+        return "openai"
+
+    @property
+    def model_name(self) -> str:
+        return "gpt-4o"
+
+
+def test_a_limit_of_cost_accepts_models_whose_price_pydantic_ai_knows() -> None:
+    assert PydanticAI(Named()).priced
+    Agent(model=PydanticAI(Named()), limits=Limits(cost=1))
+    with pytest.raises(ConfigError, match="the price of pydantic-ai:test:test is unknown"):
+        Agent(model=PydanticAI(TestModel()), limits=Limits(cost=1))

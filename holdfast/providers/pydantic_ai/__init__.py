@@ -73,10 +73,12 @@ class PydanticAI:
     @property
     def priced(self) -> bool:
         """Whether pydantic-ai knows the price of the model."""
+        from pydantic_ai.messages import ModelResponse
+
         from holdfast.providers.pydantic_ai.decoder import cost_of
 
-        model = self._model
-        nothing = ModelResponse(parts=[], model_name=model.model_name, provider_name=model.system)
+        name, provider = self._model.model_name, self._model.system
+        nothing = ModelResponse(parts=[], model_name=name, provider_name=provider)
         return cost_of(nothing) is not None
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta]:
