@@ -224,6 +224,7 @@ class Admission:
         try:
             decision = await awaited(self._box.gate(self._context, call, ready.shown))
         except Exception as error:
+            LOG.warning("the gate failed: %s was denied", tool.name, exc_info=error)
             decision = Deny(f"the gate failed: {tool_results.explain(error)}")
         if decision is None or isinstance(decision, Allow):
             return ready

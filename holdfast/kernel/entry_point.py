@@ -1,8 +1,8 @@
 """Entry points: functions and classes that users call. Their errors are about the caller's code.
 
-A `ConfigError` that leaves an entry point has no frames of this library in its traceback, so that
-it ends at the line to change; `HOLDFAST_DEBUG=1` keeps them. A keyword argument that does not exist
-is answered with the one that was meant.
+A `ConfigError` that leaves an entry point, and the failure that `run_sync` raises, have no frames
+of this library in their tracebacks, so that these end at the line to change; `HOLDFAST_DEBUG=1`
+keeps them. A keyword argument that does not exist is answered with the one that was meant.
 """
 
 from __future__ import annotations
@@ -19,15 +19,20 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from msgspec import StructMeta
 
-from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.errors import ConfigError, HoldfastError
 from holdfast.kernel.keywords import check_keywords, too_many
 from holdfast.kernel.ports import wants_debug
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-OURS: Final = (join(dirname(dirname(__file__)), ""), contextlib.__file__, functools.__file__)
-"""Where code is not the caller's: in this package, and where blocks and properties call it."""
+OURS: Final = (
+    join(dirname(dirname(__file__)), ""),
+    join(dirname(contextlib.__file__), "asyncio", ""),
+    contextlib.__file__,
+    functools.__file__,
+)
+"""Where code is not the caller's: in this package, and where blocks, properties or loops call."""
 
 
 BY_POSITION: Final = (
@@ -55,7 +60,7 @@ def entry_point(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
                 if kwargs and not takes_any:
                     check_keywords(what, kwargs, known)
                 return function(*args, **kwargs)
-            except ConfigError as error:
+            except HoldfastError as error:
                 hide_our_frames(error)
                 raise  # a bare raise does not add this frame
 
@@ -130,7 +135,7 @@ def entry_context(
     return decorate
 
 
-def hide_our_frames(error: ConfigError) -> None:
+def hide_our_frames(error: HoldfastError) -> None:
     """Leave only the frames of the caller's own functions in a traceback."""
     if wants_debug():
         return

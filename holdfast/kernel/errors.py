@@ -108,7 +108,7 @@ FAILURE_KINDS: Final[Mapping[FailureKind, KindFacts]] = {
     "empty_response": KindFacts(True, False, "{model} returned an empty answer."),
     "network": KindFacts(True, True, "{model} cannot be reached."),
     "server": KindFacts(True, True, "{model} had an internal error."),
-    "prepare": KindFacts(True, False, "The request to {model} could not be prepared."),
+    "prepare": KindFacts(True, False, "The agent could not prepare its request."),
     "still_over_limit": KindFacts(
         False,
         False,
@@ -316,9 +316,19 @@ class InvalidOutput(ModelError):
 
 
 class PrepareError(ModelError):
-    """A hook that helps to build the request raised."""
+    """A hook that helps to build the request raised, or the provider of the deps.
+
+    `retryable`: whether the error may pass.
+    """
 
     kind: FailureKind = "prepare"
+
+    def __init__(self, message: str, *, agent: str | None = None, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        if agent is not None:
+            named = agent.replace("{", "{{").replace("}", "}}")
+            self.sentence = f"The agent {named} could not prepare its request."
 
 
 class ProviderError(ModelError):
@@ -440,8 +450,12 @@ def classify(error: BaseException, model: str | None = None) -> Failure:
         window, attempts = error.window, error.attempts
         if error.should_retry is False:
             retryable = False
+    elif isinstance(error, PrepareError):
+        retryable = error.retryable
     sentence = (error.sentence if isinstance(error, ModelError) else None) or facts.sentence
-    message = sentence.format(model=model or "The model")
+    message = sentence.format(model=model or "the model")
+    if model is None:
+        message = message[:1].upper() + message[1:]
     return Failure(
         kind=kind,
         message=_own_words(error) or message,

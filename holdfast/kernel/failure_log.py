@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from holdfast.kernel.errors import Failure
+from holdfast.kernel.errors import Failure, PrepareError
 
 LOG: Final = logging.getLogger("holdfast")
 
@@ -34,9 +34,9 @@ def log_failure(
     attempt: int,
     cause: Exception | None = None,
 ) -> None:
-    """Log a failed turn at WARNING. An error in our own code, or in a model that the user wrote, is
-    logged with its traceback."""
-    unexpected = failure.kind in ("internal", "unknown")
+    """Log a failed turn at WARNING. An error in our own code, or in a model or a hook that the user
+    wrote, is logged with its traceback."""
+    unexpected = failure.kind in ("internal", "unknown", "prepare")
     LOG.warning(
         "turn failed: kind %s, chat %s, model %s, attempt %d: %s",
         failure.kind,
@@ -44,5 +44,12 @@ def log_failure(
         failure.model or model or "none",
         attempt,
         failure.detail or failure.message,
-        exc_info=cause if unexpected else None,
+        exc_info=raised_by_user(cause) if unexpected else None,
     )
+
+
+def raised_by_user(cause: Exception | None) -> Exception | None:
+    """The exception that a hook raised, if that ended a turn; otherwise the cause itself."""
+    if isinstance(cause, PrepareError):
+        return cause.__cause__ if isinstance(cause.__cause__, Exception) else None
+    return cause

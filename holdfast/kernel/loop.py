@@ -53,7 +53,7 @@ from holdfast.kernel.events import (
     ToolFinished,
 )
 from holdfast.kernel.execute import Batch, BatchOutcome
-from holdfast.kernel.failure_log import log_failure
+from holdfast.kernel.failure_log import log_failure, raised_by_user
 from holdfast.kernel.handoff import handover_note
 from holdfast.kernel.history import History
 from holdfast.kernel.hook_context import ChatInfo, Context
@@ -238,7 +238,7 @@ class Loop:
     def _failed(self, failure: Failure, cause: Exception | None) -> Ending:
         model, attempt = self._model.name, self._attempts
         log_failure(failure, chat=None, model=model, attempt=attempt, cause=cause)
-        return Ending("error", failure, cause=cause)
+        return Ending("error", failure, cause=raised_by_user(cause))
 
     def _end(self, ending: Ending, summary: Summary) -> RunResult[Any]:
         self._inbox.closed = True

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, TypeAlias, Union
+from typing import Any, Final, Literal, TypeAlias, Union
 
 from msgspec import Struct
 
@@ -12,6 +13,8 @@ from holdfast.kernel.errors import describe
 from holdfast.kernel.hook_context import Context
 from holdfast.kernel.messages import Message
 from holdfast.kernel.type_parameters import HookDepsT
+
+LOG: Final = logging.getLogger("holdfast")
 
 
 class Stopping(Struct, frozen=True):
@@ -50,6 +53,7 @@ async def ask(guard: Guard, context: Context, about: Stopping) -> GuardVerdict:
     try:
         verdict: object = await awaited(guard(context, about))
     except Exception as error:
+        LOG.warning("the guard of agent %s failed", context.agent, exc_info=error)
         return Escalate(f"the stop guard failed: {describe(error)}")
     if isinstance(verdict, Inject) and not isinstance(verdict.text, str):
         return Escalate(

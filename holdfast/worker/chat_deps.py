@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import anyio
 from anyio.abc import TaskGroup
@@ -17,13 +17,15 @@ from anyio.abc import TaskGroup
 from holdfast.agent import Agent
 from holdfast.kernel.cancel_once import CancelOnce
 from holdfast.kernel.deps import DepsProvider, provided_deps
-from holdfast.kernel.errors import ConfigError, PrepareError, describe
+from holdfast.kernel.errors import ConfigError, PrepareError
+from holdfast.kernel.hook_call import hook_error
 from holdfast.kernel.hook_context import ChatInfo
 from holdfast.kernel.inbox import Interrupted, Interruption
 
 LOG: Final = logging.getLogger("holdfast.worker")
 CLOSE_TIMEOUT: Final = 5.0
 """Seconds that a provider has to close the deps of a chat."""
+PROVIDER: Final = "the provider of the deps"
 
 
 class ChatDeps:
@@ -51,16 +53,24 @@ class ChatDeps:
             self.close()
             if interruption.requested:
                 raise Interrupted
-            raise PrepareError(f"the provider of the deps took longer than {seconds:g} s")
+            raise PrepareError(f"{PROVIDER} took longer than {seconds:g} s", agent=self._agent.name)
         error, attempt.error = attempt.error, None  # its traceback refers to the attempt
         if error is not None:
             self._attempt = None
             try:
-                raise error
+                self._raise(error)
             finally:
                 del error  # its traceback refers to this frame
         self.are_open = True
         return attempt.deps
+
+    def _raise(self, error: Exception) -> NoReturn:
+        try:
+            if isinstance(error, ConfigError) or self._provider is None:
+                raise error
+            raise hook_error(PROVIDER, self._agent.name, self._provider, error) from error
+        finally:
+            del error  # its traceback refers to this frame
 
     def close(self) -> None:
         """Close the deps, or stop opening them. The task group waits for that."""
@@ -92,7 +102,7 @@ class _Attempt:
                 if self.opened.is_set():
                     LOG.warning("the deps of a chat could not be closed", exc_info=True)
                 else:
-                    self.error = _as_prepare_error(error)
+                    self.error = error
             self.deps = None
             self.opened.set()
         if self._scope.cancelled_caught:
@@ -104,11 +114,3 @@ class _Attempt:
         if not self.opened.is_set():
             self._opening.cancel()
         self._scope.deadline = anyio.current_time() + CLOSE_TIMEOUT
-
-
-def _as_prepare_error(error: Exception) -> Exception:
-    if isinstance(error, ConfigError):
-        return error
-    failed = PrepareError(f"the provider of the deps failed: {describe(error)}")
-    failed.__cause__ = error
-    return failed

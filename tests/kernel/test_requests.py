@@ -183,7 +183,7 @@ async def test_a_hook_that_fails_once_is_asked_again(hook: str) -> None:
         nonlocal asked
         asked += 1
         if asked == 1:
-            raise KeyError("not yet")
+            raise OSError("not yet")
         return messages[0] if hook == "project" else ["look"]
 
     hooks: dict[str, Any] = {hook: shaky}

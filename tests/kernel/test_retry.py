@@ -342,7 +342,7 @@ async def test_a_request_that_could_not_be_prepared_is_tried_again() -> None:
     def project(_context: Context, messages: Sequence[Message]) -> Sequence[Message]:
         asked.append(len(messages))
         if len(asked) == 1:
-            raise KeyError("not yet")
+            raise OSError("not yet")
         return messages
 
     holdfast, model = agent("Here.", project=project)

@@ -218,6 +218,20 @@ async def test_a_provider_that_keeps_raising_fails_the_chat_and_loses_no_message
         assert await results(life, chat_id) == ["tea shop"]
 
 
+async def test_a_mistake_in_a_provider_fails_the_chat_at_once(db: Database, clock: Clock) -> None:
+    @asynccontextmanager
+    async def misspelt(info: Any) -> AsyncIterator[Shop]:
+        yield Shop(info.ownr)
+
+    async with living(db, ["."], clock=clock, deps_type=Shop, deps=misspelt) as life:
+        began = anyio.current_time()
+        chat = await life.rest(await life.begin())
+        assert anyio.current_time() - began < 1
+        assert chat.error is not None
+        assert (chat.error.kind, chat.error.retryable) == ("prepare", False)
+        assert "no attribute 'ownr' (test_deps.py, line " in chat.error.detail
+
+
 async def test_deps_of_another_type_fail_the_chat_at_once(db: Database, clock: Clock) -> None:
     async def forgot_the_decorator(info: ChatInfo) -> AsyncIterator[Shop]:
         yield Shop()

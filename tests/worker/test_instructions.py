@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from traceback import extract_tb
 
 import anyio
+import pytest
 
 import holdfast
 from holdfast import Agent, handoff
@@ -98,6 +100,31 @@ async def test_a_function_that_raises_is_called_again_and_then_fails_the_chat(
         await life.do(user.retry, chat_id)
         assert (await life.rest(chat_id)).error is None
     assert systems(model.requests) == [f"For {chat_id}."]
+
+
+async def test_a_mistake_in_a_function_fails_the_chat_at_once_and_is_logged_once(
+    db: Database, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: dict[str, str] = {}
+
+    def customer(context: Context) -> str:
+        return told[context.owner]
+
+    model = ScriptedModel(["Done."])
+    async with living(db, model, clock=clock, instructions=customer) as life:
+        began = anyio.current_time()
+        chat_id = await life.begin()
+        failed = await life.rest(chat_id)
+        assert anyio.current_time() - began < 1
+        assert failed.error is not None
+        assert (failed.error.kind, failed.error.retryable) == ("prepare", False)
+        assert "KeyError: '' (test_instructions.py, line " in failed.error.detail
+        (record,) = (record for record in caplog.records if record.exc_info)
+        assert record.exc_info is not None
+        assert [frame.name for frame in extract_tb(record.exc_info[2])] == ["customer"]
+        told[""] = "Be brief."
+        await life.do(user.retry, chat_id)
+        assert (await life.rest(chat_id)).error is None
 
 
 async def test_an_interrupt_ends_a_function_of_the_instructions(db: Database, clock: Clock) -> None:
