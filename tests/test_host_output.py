@@ -26,6 +26,11 @@ class City:
     people: int
 
 
+@dataclass
+class Unknown:
+    """Nothing is known."""
+
+
 OSLO = City("Oslo", 717710)
 OSLO_TEXT = '{"name": "Oslo", "people": 717710}'
 
@@ -52,6 +57,15 @@ async def test_the_answer_of_a_chat_is_a_value_for_whoever_says_of_what_type(
             await chat.resolve({action.call.id: approve(action) for action in result.actions})
             result = await chat.rest()
         assert result.output_as(City) == result.output == OSLO
+
+
+async def test_the_value_of_a_union_is_of_the_member_that_the_answer_names(
+    db: Database, clock: Clock
+) -> None:
+    script = ['{"value": {"City": {"name": "Oslo"}}}', '{"value": {"Unknown": {}}}']
+    async with hosting(db, clock, script, output=City | Unknown) as host:
+        result = await (await host.create("How many people live in Oslo?")).rest()
+        assert result.output_as(City | Unknown) == Unknown()
 
 
 async def test_an_answer_that_is_no_such_value_says_what_is_wrong_with_it(

@@ -14,7 +14,7 @@ Ideas:
 
 Read `arguments.py` first (the protocol), then `typed_arguments.py` and `json_schema.py` (its two
 implementations) and `coerce.py`. `pydantic_adapter.py`, `signature.py` and `docstring.py` inspect
-functions and types.
+functions and types, `named_members.py` and `schema_walk.py` unions.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The required form of an answer: a type or a JSON schema, with its validator.
 
-Providers accept only schemas of objects. Any other value is requested as a field of an object.
+Providers accept only schemas that are one object. Any other value, also a choice between objects,
+is requested as a field of an object.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, Final, TypedDict
 
@@ -17,14 +17,14 @@ from msgspec import Struct
 from holdfast.kernel.errors import ConfigError, describe
 from holdfast.kernel.schema.arguments import VALUE, Arguments
 from holdfast.kernel.schema.json_schema import SchemaArguments, StructArguments
+from holdfast.kernel.schema.name import DEFAULT_NAME, as_name
+from holdfast.kernel.schema.named_members import with_named_members
 from holdfast.kernel.schema.problems import ANSWER_TERMS
 from holdfast.kernel.schema.pydantic_adapter import dereferenced, of_type
 from holdfast.kernel.schema.typed_arguments import TypedArguments
 
 ROOT_KEYWORDS: Final = ("$schema", "$id", "$defs", "definitions")
 """Keywords that stay at the root of a schema, where `$ref` finds them."""
-DEFAULT_NAME: Final = "answer"
-"""Name of a form without a name of its own."""
 
 
 class OutputForm(Struct, frozen=True):
@@ -43,7 +43,7 @@ def of(declared: Any) -> OutputForm:
     if isinstance(declared, str) or inspect.isroutine(declared):
         raise ConfigError(f"output is {declared!r}: use a type, or a JSON schema in a dict")
     try:
-        adapter, schema, wrapped = of_type(declared)
+        adapter, schema, wrapped = of_type(with_named_members(declared))
     except Exception as error:  # a type may bring any code of its own
         form = _by_msgspec(declared)
         if form is None:
@@ -82,7 +82,7 @@ def _of_schema(schema: Mapping[str, Any]) -> OutputForm:
     return OutputForm(
         SchemaArguments(whole, ANSWER_TERMS),
         wrapped,
-        DEFAULT_NAME if wrapped else _as_name(str(name)),
+        DEFAULT_NAME if wrapped else as_name(str(name)),
     )
 
 
@@ -102,9 +102,4 @@ def _wrap(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _name(declared: Any, wrapped: bool) -> str:
-    return DEFAULT_NAME if wrapped else _as_name(getattr(declared, "__name__", DEFAULT_NAME))
-
-
-def _as_name(text: str) -> str:
-    """The text as a name that providers accept, without the brackets of `Page[int]`."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_")[:64] or DEFAULT_NAME
+    return DEFAULT_NAME if wrapped else as_name(getattr(declared, "__name__", DEFAULT_NAME))

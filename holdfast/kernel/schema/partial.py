@@ -43,7 +43,9 @@ def _adapter(declared: Any) -> TypeAdapter[Any] | None:
     """The validator of a type, built once; None for a type that only msgspec knows."""
     from pydantic import PydanticUserError, TypeAdapter
 
+    from holdfast.kernel.schema.named_members import with_named_members
+
     try:
-        return TypeAdapter(declared)
+        return TypeAdapter(with_named_members(declared))
     except PydanticUserError:
         return None

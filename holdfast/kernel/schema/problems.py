@@ -63,6 +63,8 @@ class ValidationProblem(Struct, frozen=True):
     value: Any = None
     wants: frozenset[str] = frozenset()
     """Types that would be valid, JSON types by their name in a schema; or ONE_OF."""
+    member: str = ""
+    """Member of a union that has this problem; empty if it is a problem for all."""
 
 
 def refusal(
@@ -73,7 +75,7 @@ def refusal(
     """The error with one line for each problem, in a stable order."""
     merged: dict[object, ValidationProblem] = {}
     for problem in problems:
-        key = (problem.rank, problem.path, problem.words)
+        key = (problem.rank, problem.path, problem.words, problem.member)
         # Each member of a union complains on its own about the same value.
         wants = problem.wants | merged.get(key, problem).wants
         merged[key] = replace(problem, wants=wants)
@@ -89,10 +91,15 @@ def refusal(
 
 def _order(problem: ValidationProblem) -> tuple[object, ...]:
     steps = [(isinstance(step, str), step) for step in problem.path]  # indexes before names
-    return problem.rank, steps, problem.words
+    return problem.rank, steps, problem.words, problem.member
 
 
 def _words(problem: ValidationProblem, unknown: str) -> str:
+    words = _own_words(problem, unknown)
+    return f"{words} (for {problem.member})" if problem.member else words
+
+
+def _own_words(problem: ValidationProblem, unknown: str) -> str:
     if problem.rank is Rank.UNKNOWN:
         return unknown if len(problem.path) == 1 else "unknown"
     if problem.words:

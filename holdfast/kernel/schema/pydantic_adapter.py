@@ -45,7 +45,7 @@ def of_type(kind: Any) -> tuple[TypeAdapter[Any], dict[str, Any], bool]:
 
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     adapter.rebuild(raise_errors=True)
-    if dereferenced(_plain_schema(adapter)).get("type") == "object":
+    if dereferenced(plain_schema(adapter)).get("type") == "object":
         return adapter, _schema(adapter), False
     adapter = _adapter({VALUE: kind})
     return adapter, _schema(adapter), True
@@ -128,15 +128,18 @@ def _adapter(fields: Mapping[str, Any], extra: Any = None) -> TypeAdapter[Any]:
 
 def _schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     """The schema of an object, without titles that only repeat names."""
-    schema = dereferenced(_plain_schema(adapter))
+    schema = dereferenced(plain_schema(adapter))
     schema.pop("title", None)
     for name, definition in schema.get("$defs", {}).items():
         if definition.get("title") == name:
             del definition["title"]
+        if definition.get("properties") == {}:  # a type without fields, not any object
+            definition.setdefault("additionalProperties", False)
     return {"type": "object", "properties": schema.pop("properties", {}), **schema}
 
 
-def _plain_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+def plain_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    """The schema of a type, without titles of fields."""
     from pydantic.json_schema import GenerateJsonSchema
 
     class WithoutTitles(GenerateJsonSchema):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -14,10 +14,10 @@ from holdfast.kernel.schema.problems import (
     ARGUMENT_TERMS,
     ONE_OF,
     InputTerms,
-    Path,
     Rank,
     ValidationProblem,
 )
+from holdfast.kernel.schema.schema_walk import located, schemas_at, tags_of
 from holdfast.kernel.schema.text import MAX_SENTENCE, TOO_DEEP, cut, json_text, quoted
 
 if TYPE_CHECKING:
@@ -82,7 +82,9 @@ class TypedArguments(Arguments):
                 values = self._adapter.validate_python(json.loads(json.dumps(tree)))
         except ValidationError as error:
             details = error.errors(include_url=False, include_context=False)
-            return {}, [_problem(detail, tree) for detail in details[:TOO_MANY_PROBLEMS]]
+            return {}, [
+                _problem(detail, tree, self.schema) for detail in details[:TOO_MANY_PROBLEMS]
+            ]
         except Exception as error:  # a validator of the user's may raise anything
             words = f"checking failed with {cut(describe(error), MAX_SENTENCE)}"
             return {}, [ValidationProblem(Rank.VALUE, (), words)]
@@ -113,44 +115,48 @@ _WANTS: Final[Mapping[str, set[str]]] = {
 """pydantic's error types by the JSON type that they ask for; most end in `_type`."""
 
 
-def _problem(detail: ErrorDetails, tree: Any) -> ValidationProblem:
+def _problem(detail: ErrorDetails, tree: Any, schema: Mapping[str, Any]) -> ValidationProblem:
     kind, where, value = detail["type"], detail["loc"], detail["input"]
     words = _sentence(detail["msg"])
     if kind in ("missing", "extra_forbidden"):
-        path, union = _located(where[:-1], tree)
+        path, union = located(where[:-1], tree, schema)
         path = (*path, where[-1])
         if kind == "extra_forbidden":
-            return ValidationProblem(Rank.UNKNOWN, path)
-        hint = f" (for {union})" if union.isidentifier() else ""
-        return ValidationProblem(Rank.MISSING, path, f"missing{hint}")
-    path, _ = _located(where, tree)
+            return ValidationProblem(Rank.UNKNOWN, path, member=union)
+        return ValidationProblem(Rank.MISSING, path, "missing", member=union)
+    if kind in ("union_tag_not_found", "union_tag_invalid"):
+        return _tag_problem(detail, tree, schema)
+    path, union = located(where, tree, schema)
     if where and where[-1] == "[key]":
-        return ValidationProblem(Rank.VALUE, path, f"its name {words}")
+        return ValidationProblem(Rank.VALUE, path, f"its name {words}", member=union)
     if kind == "json_invalid":  # we wrote the JSON ourselves, so it can only be the nesting
         return ValidationProblem(Rank.VALUE, path, TOO_DEEP)
     words = f"{words}, got {quoted(value)}"
     if kind in ("literal_error", "enum"):
-        return ValidationProblem(Rank.VALUE, path, words, wants=ONE_OF)
+        return ValidationProblem(Rank.VALUE, path, words, wants=ONE_OF, member=union)
     short = kind.removesuffix("_type")
     if wants := frozenset(name for name, kinds in _WANTS.items() if short in kinds):
         return ValidationProblem(Rank.TYPE, path, value=value, wants=wants)
     if short != kind:  # a type that JSON does not have
         return ValidationProblem(Rank.TYPE, path, words, wants=frozenset({short}))
-    return ValidationProblem(Rank.VALUE, path, words)
+    return ValidationProblem(Rank.VALUE, path, words, member=union)
 
 
-def _located(where: Sequence[str | int], tree: Any) -> tuple[Path, str]:
-    """The path that pydantic means, and the last union member that it names on the way."""
-    path: list[str | int] = []
-    union = ""
-    for each in where:
-        inside = step(tree, each)
-        if inside is ABSENT:
-            union = str(each)
-        else:
-            tree = inside
-            path.append(each)
-    return tuple(path), union
+def _tag_problem(detail: ErrorDetails, tree: Any, schema: Mapping[str, Any]) -> ValidationProblem:
+    """The problem of a union whose discriminator is missing, or is not one of its tags."""
+    path, _ = located(detail["loc"], tree, schema)
+    for inner in schemas_at(path, schema):
+        if tags := tags_of(inner):
+            name = str(inner["discriminator"]["propertyName"])
+            choice = cut(" or ".join(map(quoted, tags)), MAX_SENTENCE)
+            value = step(detail["input"], name)
+            if value is ABSENT:
+                words = f"missing; should be {choice}"
+                return ValidationProblem(Rank.MISSING, (*path, name), words)
+            words = f"should be {choice}, got {quoted(value)}"
+            return ValidationProblem(Rank.VALUE, (*path, name), words, wants=ONE_OF)
+    # A function tells the members apart.
+    return ValidationProblem(Rank.VALUE, path, _sentence(detail["msg"]))
 
 
 def _sentence(message: str) -> str:
