@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast import Agent, Limits, Tool, approve, connect, model, tool
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, UnknownKeyword
 from holdfast.models import Anthropic, Fallback, Settings
 from holdfast.options import Policy, Retry
 from holdfast.testing import ScriptedModel
@@ -41,7 +41,19 @@ REPLACE: Any = Agent(model="demo").replace
         (lambda: AGENT(model="demo", system_prompt="x"), "use instructions=…"),
         (lambda: AGENT(model="demo", output_type=int), "use output=…"),
         (lambda: AGENT(model="demo", response_format=int), "use output=…"),
-        (lambda: AGENT(model="demo", retries=2), "use policy=Policy(retry=Retry(attempts=…))"),
+        (
+            lambda: AGENT(model="demo", retries=2),
+            "use policy=Policy(repairs=…) for answers",
+        ),
+        (lambda: AGENT(model="demo", retries=2), "Policy(retry=Retry(attempts=…)) for failed mode"),
+        (lambda: AGENT(model="demo", tool_retries=2), "the model reads why a call failed"),
+        (lambda: AGENT(model="demo", output_retries=2), "use policy=Policy(repairs=…)"),
+        (lambda: AGENT(model="demo", end_strategy="early"), "use stop_after=True of a tool"),
+        (lambda: AGENT(model="demo", instrument=True), "use holdfast.instrument(…)"),
+        (lambda: AGENT(model="demo", capabilities=[]), "use tools=[…], provider_tools=[…]"),
+        (lambda: AGENT(model="demo", event_stream_handler=1), "use `async for event in agent.ru"),
+        (lambda: RUN("x", usage=1), "use agent.as_tool() for an inner agent"),
+        (lambda: RUN("x", event_stream_handler=1), "use `async for event in agent.run(…)`"),
         (lambda: AGENT(model="demo", max_turns=2), "use limits=Limits(steps=…)"),
         (lambda: AGENT(model="demo", functions=[]), "use tools=[…]"),
         (lambda: AGENT(model="demo", model_settings={}), "use settings=Settings(…)"),
@@ -83,6 +95,29 @@ def test_an_argument_that_does_not_exist_is_answered_with_the_one_to_write(
 def test_an_unknown_argument_is_a_type_error_as_for_any_function() -> None:
     with pytest.raises(TypeError, match="Agent has no argument 'system_prompt': use instructions"):
         AGENT(model="demo", system_prompt="x")
+
+
+def test_all_arguments_that_do_not_exist_are_answered_in_one_error() -> None:
+    with pytest.raises(UnknownKeyword) as raised:
+        AGENT(model="demo", output_type=int, system_prompt="x", output_retries=2)
+    assert str(raised.value).splitlines() == [
+        "Agent does not have these arguments:",
+        "  output_type: use output=…",
+        "  system_prompt: use instructions=…",
+        "  output_retries: use policy=Policy(repairs=…) for answers of a wrong type",
+    ]
+    with pytest.raises(UnknownKeyword) as raised:
+        RETRY(tries=1, xyzzy=2)
+    lines = str(raised.value).splitlines()
+    assert lines[1:3] == ["  tries: use attempts=…", "  xyzzy"]
+    assert lines[3].startswith("it takes attempts, ")
+
+
+async def test_a_new_chat_says_where_its_deps_come_from() -> None:
+    async with holdfast.open("sqlite:///:memory:", [Agent(model="demo")], titles=False) as host:
+        create: Any = host.create
+        with pytest.raises(UnknownKeyword, match=r"use holdfast.open\(…, deps=provider\)"):
+            await create("Hello?", deps=1)
 
 
 def frames_of(error: BaseException) -> list[str]:

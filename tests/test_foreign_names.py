@@ -16,10 +16,10 @@ from holdfast.chat.handle import Chat
 from holdfast.chat.snapshots import ChatResult
 from holdfast.errors import ConfigError, TooManyArguments
 from holdfast.kernel.foreign_attributes import FOREIGN_ATTRIBUTES, ForeignAttribute
+from holdfast.kernel.foreign_names import FOREIGN_NAMES
 from holdfast.kernel.result import RunResult
 from holdfast.models import Fallback, Settings
 from holdfast.options import Policy
-from holdfast.public_names import FOREIGN_NAMES
 
 CLASSES: Mapping[str, type] = {
     one.__name__: one for one in (Agent, Chat, ChatResult, RunResult, Tool)
@@ -51,6 +51,9 @@ def double(number: int) -> int:
         (lambda: RESULT.all_messages(), "use result.history"),
         (lambda: RESULT.new_messages(), "use result.new"),
         (lambda: RESULT.interruptions, "use result.actions"),
+        (lambda: RESULT.timestamp(), "your own clock"),
+        (lambda: AGENT.to_cli(), "use await agent.chat()"),
+        (lambda: AGENT.to_cli_sync(), "use agent.chat_sync()"),
         (lambda: ANY(double).func, "use tool.function"),
     ],
     ids=map(str, count()),
@@ -154,12 +157,15 @@ def test_a_value_of_another_library_is_answered_with_ours(
         ("Policy", "write `from holdfast.options import Policy`"),
         ("ToolFailed", "write `from holdfast.errors import ToolFailed`"),
         ("ScriptedModel", "write `from holdfast.testing import ScriptedModel`"),
+        ("UsageLimits", "use Limits"),
+        ("testing import TestModel", "use ScriptedModel of holdfast.testing"),
     ],
 )
 def test_a_name_of_another_library_or_namespace_is_answered_at_its_import(
     names: str, advice: str
 ) -> None:
-    program = f"from holdfast import {names}"
+    module, _, imported = names.rpartition(" import ")
+    program = f"from {'.'.join(filter(None, ('holdfast', module)))} import {imported}"
     done = subprocess.run(
         [sys.executable, "-c", program], text=True, capture_output=True, timeout=60
     )
@@ -179,3 +185,36 @@ def test_a_name_of_another_namespace_is_a_missing_attribute() -> None:
 
 def test_no_foreign_name_is_one_of_ours() -> None:
     assert not FOREIGN_NAMES.keys() & set(dir(holdfast))
+
+
+PYDANTIC_AI = (
+    "ApprovalRequired",
+    "ModelMessage",
+    "ModelMessagesTypeAdapter",
+    "NativeOutput",
+    "RunUsage",
+    "TextOutput",
+    "ToolOutput",
+    "ToolReturn",
+    "UnexpectedModelBehavior",
+    "UsageLimitExceeded",
+    "UsageLimits",
+    "capture_run_messages",
+    "format_as_xml",
+)
+
+
+@pytest.mark.parametrize("name", PYDANTIC_AI)
+def test_a_name_of_pydantic_ai_is_answered(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"no attribute '{name}': use "):
+        getattr(holdfast, name)
+
+
+@pytest.mark.parametrize("name", ["xyzzy", "TestModel"])
+def test_a_name_that_a_namespace_does_not_have_is_an_attribute_error(name: str) -> None:
+    assert not hasattr(holdfast.testing, name)
+
+
+def test_the_usage_is_an_attribute() -> None:
+    with pytest.raises(TypeError, match=r"write result\.usage, without parentheses"):
+        RESULT.usage()

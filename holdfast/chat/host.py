@@ -33,6 +33,7 @@ from holdfast.chat.snapshots import Snapshot, snapshots
 from holdfast.chat.transitions import lifecycle
 from holdfast.chat.transitions.claims import LiveWorkers, live_workers
 from holdfast.chat.transitions.lifecycle import NewChat
+from holdfast.kernel.entry_point import entry_point
 from holdfast.kernel.errors import ConfigError, FormatError
 from holdfast.kernel.messages import Prompt, user_message
 from holdfast.kernel.model import Effort
@@ -67,6 +68,7 @@ class Host(ChatHost):
         """The feed that distributes changes of chats in this process."""
         return self._context.feed
 
+    @entry_point("host.create")
     async def create(
         self,
         prompt: Prompt | None,

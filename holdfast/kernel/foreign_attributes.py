@@ -45,6 +45,8 @@ FOREIGN_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         **dict.fromkeys(("stream", "astream", "astream_events", "iter", *_STREAM), _EVENTS),
         **dict.fromkeys(("run_stream", "run_streamed", "run_stream_events"), _EVENTS),
         "run_stream_sync": "`for event in agent.stream_sync(…)`",
+        "to_cli": "await agent.chat(), which takes deps= and history=",
+        "to_cli_sync": "agent.chat_sync(), which takes deps= and history=",
         **dict.fromkeys(("copy", "clone", "model_copy", "with_config"), "agent.replace(…)"),
         **dict.fromkeys(("to_a2a", "to_ag_ui", "to_web", "serve"), "holdfast.serve([agent])"),
         **dict.fromkeys(("memory", "checkpointer", "session", "get_state"), _CHATS),
@@ -65,6 +67,8 @@ FOREIGN_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         **dict.fromkeys(("stop_reason", "finish_reason", "status"), "result.reason"),
         **dict.fromkeys(("ok", "success", "done"), _NO_SUCCESS),
         "cost": "result.usage.cost",
+        "timestamp": "your own clock when the run has ended: messages of a run have no time",
+        "run_id": "an id of your own; a durable chat has chat.id",
         **dict.fromkeys(_STREAM, _EVENTS),
     },
     "ChatResult": {

@@ -23,6 +23,9 @@ _OTHER_STEPS: Final = (
     "request_limit",
 )
 _RETRY: Final = "policy=Policy(retry=Retry(attempts=…))"
+_REPAIRS: Final = "policy=Policy(repairs=…) for answers of a wrong type"
+_EVENTS: Final = "`async for event in agent.run(…)`, or observer=…"
+_PROVIDER: Final = "holdfast.open(…, deps=provider), a function of the chat's ChatInfo"
 _SETTINGS: Final = {
     name: f"settings=Settings({name}=…)"
     for name in (
@@ -60,6 +63,9 @@ _RUN: Final[Mapping[str, str]] = {
     **dict.fromkeys(("output_type", "result_type"), "agent.replace(output=…).run(…)"),
     "model_settings": "agent.replace(settings=Settings(…)).run(…)",
     "deferred_tool_results": "resolve={call id: answer}",
+    "usage": "agent.as_tool() for an inner agent: its usage counts in the result of the outer run",
+    "event_stream_handler": "`async for event in agent.run(…)`, or Agent(observer=…)",
+    "deps_type": "Agent(deps_type=…), and deps=… here",
     "stream": "`async for event in agent.run(…)`, or agent.stream_sync(…)",
     "session": "history=…, or a durable chat of holdfast.open(…)",
 }
@@ -72,7 +78,19 @@ FOREIGN_KEYWORDS: Final[Mapping[str, Mapping[str, str]]] = {
             ("output_type", "result_type", "response_format", "response_model", "output_schema"),
             "output=…",
         ),
-        **dict.fromkeys(("retries", "max_retries", "tool_retries"), _RETRY),
+        **dict.fromkeys(
+            ("retries", "max_retries"), f"{_REPAIRS}, or {_RETRY} for failed model calls"
+        ),
+        **dict.fromkeys(("output_retries", "result_retries"), _REPAIRS),
+        "tool_retries": f"{_REPAIRS}; the model reads why a call failed, and may call again",
+        "end_strategy": "stop_after=True of a tool, or leave it out: all calls of an answer run",
+        "instrument": "holdfast.instrument(…) once in the program, or observer=…",
+        "event_stream_handler": _EVENTS,
+        "capabilities": "tools=[…], provider_tools=[…], instructions=[…] and hooks",
+        "prepare_tools": "active=…, a function that returns the names of the tools",
+        "tool_timeout": "@tool(timeout=…)",
+        "max_concurrency": "policy=Policy(calls=Calls(concurrency=…))",
+        "deps": "deps_type=…, and pass the deps to agent.run(…, deps=…)",
         **dict.fromkeys(_OTHER_STEPS, _STEPS),
         **dict.fromkeys(("usage_limits", "usage_limit", "budget"), "limits=Limits(…)"),
         **dict.fromkeys(("max_budget", "max_cost", "max_budget_usd"), "limits=Limits(cost=…)"),
@@ -136,6 +154,17 @@ FOREIGN_KEYWORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "workers": "worker=WorkerOptions(…)",
         "title_model": "titles=…",
     },
+    "host.create": {
+        "deps": _PROVIDER,
+        **dict.fromkeys(("message", "input", "user_prompt"), "prompt=…"),
+        **dict.fromkeys(("metadata", "tags"), "labels={…}"),
+        **dict.fromkeys(("user", "user_id"), "owner=…"),
+        "name": "title=…",
+        **dict.fromkeys(
+            ("instructions", "tools", "output", "settings", "limits"), "Agent(…) with it, in agent="
+        ),
+    },
+    "chat.send": {"deps": _PROVIDER},
     "connect": {
         **dict.fromkeys(("base_url", "address"), "url=…"),
         "api_key": "token=…",
@@ -155,11 +184,19 @@ FOREIGN_KEYWORDS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def check_keywords(what: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Raise `UnknownKeyword` for an argument that `what` does not have."""
-    for name in given:
-        if name not in known:
-            how = suggestion(what, name, known) or f"it takes {', '.join(known)}"
-            raise UnknownKeyword(f"{what} has no argument {name!r}: {how}")
+    """Raise `UnknownKeyword` for the arguments that `what` does not have."""
+    unknown = [name for name in given if name not in known]
+    if not unknown:
+        return
+    listed = f"it takes {', '.join(known)}"
+    remedies = {name: suggestion(what, name, known) for name in unknown}
+    if len(unknown) == 1:
+        raise UnknownKeyword(
+            f"{what} has no argument {unknown[0]!r}: {remedies[unknown[0]] or listed}"
+        )
+    lines = [f"\n  {name}{how and ': '}{how}" for name, how in remedies.items()]
+    end = "" if all(remedies.values()) else f"\n{listed}"
+    raise UnknownKeyword(f"{what} does not have these arguments:{''.join(lines)}{end}")
 
 
 def too_many(what: str, positional: Sequence[str], others: Sequence[str]) -> TooManyArguments:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, Final, Literal, TypeAlias, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, TypeVar, Union
 
 import msgspec
 from msgspec import Struct
@@ -254,6 +254,11 @@ class Usage(Value, frozen=True):
     def context(self) -> int:
         """Tokens of the model's context window that the request and its answer fill."""
         return self.input + self.cache_read + self.cache_write + self.output
+
+    if not TYPE_CHECKING:
+
+        def __call__(self) -> NoReturn:
+            raise TypeError("usage is an attribute: write result.usage, without parentheses")
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(

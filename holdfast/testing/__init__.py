@@ -15,6 +15,8 @@ Read `script.py` first, then `virtual_time.py`. `fake` has one module per protoc
 starts a private server; `recorded.py` replays the recordings of a server.
 """
 
+import typing
+
 from holdfast.testing.deterministic_ports import ports
 from holdfast.testing.fake.faults import (
     dripping,
@@ -92,3 +94,12 @@ __all__ = [
     "tool_context",
     "usage",
 ]
+
+
+if not typing.TYPE_CHECKING:  # type checkers report names that do not exist
+
+    def __getattr__(name: str) -> object:
+        from holdfast.kernel.foreign_names import FOREIGN_NAMES, missing_name
+
+        foreign = FOREIGN_NAMES.get(name, "")
+        raise missing_name(__name__, name, foreign and f"use {foreign}")
