@@ -26,7 +26,7 @@ from holdfast.blocking import SyncRun, result_of, value_of
 from holdfast.kernel.agent_tool import OnAction, agent_tool, as_child, team_of
 from holdfast.kernel.call_admission import Eager, Gate, Middleware
 from holdfast.kernel.decide import Approved, CallState, Recorded
-from holdfast.kernel.deps import check_deps, check_deps_type, check_tools
+from holdfast.kernel.deps import check_deps, check_deps_type, check_uses
 from holdfast.kernel.entry_point import EntryMeta, entry_point
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.events import Action
@@ -84,6 +84,8 @@ _KINDS: Final = (
     ("policy", Policy),
     ("ports", Ports),
 )
+SHOWN_TOOLS: Final = 5
+"""Number of tools that the `repr` of an agent names."""
 Resolution: TypeAlias = Union[Approved, Deny, ToolResult, Any]
 """Answer to an action: an approval, a denial, or a result (anything a tool may return)."""
 
@@ -215,7 +217,13 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         structs.force_setattr(self, "middleware", middleware)
         given, blocks = self.instructions, instruction_blocks(self.instructions)
         structs.force_setattr(self, "instructions", given if isinstance(given, str) else blocks)
-        check_tools(self)
+        check_uses(self)
+
+    def __repr__(self) -> str:
+        names = [tool.name for tool in cast(tuple[Tool, ...], self.tools)]
+        more = f" and {len(names) - SHOWN_TOOLS} more" if len(names) > SHOWN_TOOLS else ""
+        tools = f" tools={', '.join(names[:SHOWN_TOOLS])}{more}" if names else ""
+        return f"<Agent {self.name} model={model_of(self).name}{tools}>"
 
     def _check_prices(self, limits: Limits, model: Model) -> None:
         """Refuse a limit of cost that would not count some of the calls."""
@@ -339,17 +347,35 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
             self, name=name, description=description, timeout=timeout, on_action=on_action
         )
 
-    @entry_point("agent.override")
+    @overload
     def override(
-        self, *, deps: DepsT | None = None, **changes: Any
-    ) -> AbstractContextManager[Agent[DepsT, OutputT]]:
+        self, *, deps: DepsT | None = None, **changes: Unpack[ChangedFields[DepsT]]
+    ) -> AbstractContextManager[Agent[DepsT, OutputT]]: ...
+
+    @overload
+    def override(
+        self,
+        *,
+        deps: object = None,
+        output: object,
+        deps_type: object = ...,
+        **changes: Unpack[ChangedFields[Any]],
+    ) -> AbstractContextManager[Agent[Any, Any]]: ...
+
+    @overload
+    def override(
+        self, *, deps: object = None, deps_type: object, **changes: Unpack[ChangedFields[Any]]
+    ) -> AbstractContextManager[Agent[Any, Any]]: ...
+
+    @entry_point("agent.override")
+    def override(self, *, deps: Any = None, **changes: Any) -> AbstractContextManager[Any]:
         """Within the `with` block, use a changed copy wherever this object is used: for tests.
 
         `deps` are used instead of those that a run is given, or that a host's provider returns.
         It reaches runs, and hosts that are opened in the block, of this task, its threads and the
         tasks that it starts. `replace` of the agent in the block is not affected.
         """
-        substitute: Agent[DepsT, OutputT] = overridden(self)._changed(changes)
+        substitute = overridden(self)._changed(changes)
         if deps is not None:
             check_deps(substitute, substitute.team, deps)
         return override(self, substitute, deps)

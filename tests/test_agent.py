@@ -521,3 +521,12 @@ def test_only_a_history_can_be_stored() -> None:
         dump([Message("user", (Text("x", {"acme": object()}),), "prompt")])
     with pytest.raises(FormatError, match="pass what dump"):
         load(None)  # type: ignore[arg-type]
+
+
+def test_the_repr_of_an_agent_is_one_short_line() -> None:
+    agent = Agent("demo", name="clerk", instructions="Be brief. " * 1_000)
+    assert repr(agent) == "<Agent clerk model=demo:demo>"
+    tools = [tool(name=f"t{number}", description="Act.")(lambda: "ok") for number in range(7)]
+    assert repr(agent.replace(tools=tools)) == (
+        "<Agent clerk model=demo:demo tools=t0, t1, t2, t3, t4 and 2 more>"
+    )

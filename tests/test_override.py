@@ -82,4 +82,4 @@ async def test_a_host_that_is_opened_in_the_block_uses_the_override() -> None:
 
 def test_an_override_of_a_field_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigError, match="did you mean model"):
-        support.override(modle="demo")
+        support.override(modle="demo")  # type: ignore[call-overload]

@@ -9,11 +9,11 @@ from contextlib import (
     AbstractContextManager,
     asynccontextmanager,
 )
-from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, Union, get_origin
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from holdfast.kernel.errors import ConfigError
-from holdfast.kernel.hook_context import ChatInfo
+from holdfast.kernel.hook_context import ChatInfo, Context
 from holdfast.kernel.override import overridden_deps
 
 if TYPE_CHECKING:
@@ -57,31 +57,57 @@ def check_deps_of(agent: Agent[Any, Any], deps: object, remedy: str = "") -> Non
         return
     wanted = name_of(agent.deps_type)
     if deps is None:
-        remedy = remedy or f"pass them, as in agent.run(…, deps={wanted}(…))"
+        example = f"{wanted}(…)" if isinstance(agent.deps_type, type) else "…"
+        remedy = remedy or f"pass them, as in agent.run(…, deps={example})"
         raise ConfigError(f"{agent.name} needs deps of type {wanted}: {remedy}")
     raise ConfigError(
         f"deps is a {type(deps).__name__}, and the deps_type of {agent.name} is {wanted}: "
-        f"pass a {wanted}"
+        f"pass {'a ' if isinstance(agent.deps_type, type) else ''}{wanted}"
     )
 
 
-def check_tools(agent: Agent[Any, Any]) -> None:
-    """Check that the tools of an agent can use its deps. Raises `ConfigError`."""
+def check_uses(agent: Agent[Any, Any]) -> None:
+    """Check that the tools and hooks of an agent can use its deps. Raises `ConfigError`."""
     for tool in agent.toolset.values():
-        wanted = tool.deps_type
-        if not is_class(wanted) or wanted is NoneType:
-            continue
-        context = f"{tool.name} takes ToolContext[{name_of(wanted)}]"
-        if agent.deps_type is None:
-            raise ConfigError(
-                f"{context}, and {agent.name} has no deps_type: "
-                f"set Agent(deps_type={name_of(wanted)})"
-            )
-        if is_class(agent.deps_type) and not issubclass(agent.deps_type, wanted):
-            raise ConfigError(
-                f"{context}, and the deps_type of {agent.name} is {name_of(agent.deps_type)}: "
-                "use one type for both"
-            )
+        _check_use(agent, tool.name, "ToolContext", tool.deps_type)
+        for hook in (tool.validate, tool.preview, tool.approval):
+            if callable(hook):
+                _check_hook(agent, f"a hook of {tool.name}", hook)
+    for block in agent.dynamic:
+        _check_hook(agent, "the instructions", block.function)
+    for name in ("gate", "guard", "active", "project"):
+        if getattr(agent, name) is not None:
+            _check_hook(agent, name, getattr(agent, name))
+    for middleware in agent.middleware:
+        _check_hook(agent, "middleware", middleware)
+
+
+def _check_hook(agent: Agent[Any, Any], what: str, hook: Callable[..., Any]) -> None:
+    from holdfast.kernel.schema import signature
+
+    try:
+        annotation = signature.first_annotation(hook)
+    except ConfigError:  # not written in Python: its parameters are unknown
+        return
+    kind = get_origin(annotation)
+    if isinstance(kind, type) and issubclass(kind, Context):
+        (wanted,) = get_args(annotation)
+        _check_use(agent, f"{signature.name(hook)} ({what})", kind.__name__, wanted)
+
+
+def _check_use(agent: Agent[Any, Any], user: str, kind: str, wanted: Any) -> None:
+    if not is_class(wanted) or wanted in (NoneType, object):
+        return
+    context = f"{user} takes {kind}[{name_of(wanted)}]"
+    if agent.deps_type is None:
+        raise ConfigError(
+            f"{context}, and {agent.name} has no deps_type: set Agent(deps_type={name_of(wanted)})"
+        )
+    if is_class(agent.deps_type) and not issubclass(agent.deps_type, wanted):
+        raise ConfigError(
+            f"{context}, and the deps_type of {agent.name} is {name_of(agent.deps_type)}: "
+            "use one type for both"
+        )
 
 
 def is_class(kind: Any) -> bool:
@@ -99,6 +125,8 @@ def accepts(wanted: Any, deps: object) -> bool:
     """Whether deps have a type. A type that cannot be checked here accepts all but None."""
     if wanted is None:
         return True
+    if get_origin(wanted) in (Union, UnionType):
+        return any(accepts(one, deps) for one in get_args(wanted))
     try:
         return isinstance(deps, get_origin(wanted) or wanted)
     except TypeError:  # such as a Protocol or a TypedDict

@@ -243,10 +243,12 @@ class Tool(Generic[FunctionT]):
     @cached_property
     def deps_type(self) -> Any:
         """Type of the deps that the function uses, as in `ToolContext[Deps]`; None if unknown."""
+        from holdfast.kernel.schema.signature import first_annotation
+
         if not self.takes_context:
             return None
         assert self.function is not None  # takes_context
-        return next(iter(get_args(_first_annotation(self.function))), None)
+        return next(iter(get_args(first_annotation(self.function))), None)
 
     def ask(self, hook: Callable[..., object], context: ToolContext, values: Values) -> object:
         """Call a hook of this tool, with the context if it takes one."""
@@ -376,26 +378,12 @@ def _description(function: Callable[..., Any], *, whole: bool) -> str:
 
 
 def _first_is_context(function: Callable[..., Any]) -> bool:
-    annotation = _first_annotation(function)
+    from holdfast.kernel.schema.signature import first_annotation
+
+    annotation = first_annotation(function)
     if isinstance(annotation, str):  # imported for type checkers alone
         return annotation.partition("[")[0].rpartition(".")[2] == "ToolContext"
     return (get_origin(annotation) or annotation) in (Context, ToolContext)
-
-
-def _first_annotation(function: Callable[..., Any]) -> Any:
-    """Annotation of the first parameter; as text if it cannot be resolved, None without one."""
-    from holdfast.kernel.schema import signature
-
-    first = next(iter(signature.parameters(function)), None)
-    if first is None:
-        return None
-    annotation = first.annotation
-    if isinstance(annotation, str):
-        try:
-            annotation = signature.resolved(function, first)
-        except Exception:  # it may be any expression; it is refused with the other arguments
-            return annotation
-    return getattr(annotation, "__value__", annotation)  # of a `type`
 
 
 # --- Decisions of a gate ------------------------------------------------------------------------

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Protocol
 
 import pytest
 
-from holdfast import Tool, ToolContext, approve, handoff, tool
+from holdfast import Agent, Tool, ToolContext, approve, handoff, tool
 from holdfast.errors import ConfigError
 from holdfast.hooks import Context
-from holdfast.testing import call, tool_context
+from holdfast.models import DynamicBlock
+from holdfast.testing import ScriptedModel, call, tool_context
 from tests.kernel.runs import act, requests_of, scripted
 from tests.kernel.test_hook_context import HOOKS, Recorder
 
@@ -184,6 +186,59 @@ def test_a_tool_with_other_deps_is_refused_when_the_agent_is_built() -> None:
     with pytest.raises(ConfigError, match="and the deps_type of agent is Bank: use one type"):
         scripted([], shop_name, deps_type=Bank)
     scripted([], shop_name, act, deps_type=SaleShop)
+
+
+def of_shop(context: Context[Shop], *_: object) -> Any:
+    return context.deps.name
+
+
+def of_anything(context: Context, *_: object) -> Any:
+    return None
+
+
+class Guarded:
+    def __call__(self, context: Context[Shop], stopping: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("hooks", "user"),
+    [
+        ({"instructions": of_shop}, "of_shop (the instructions) takes Context[Shop]"),
+        ({"instructions": ["Be brief.", DynamicBlock(of_shop)]}, "of_shop (the instructions)"),
+        ({"gate": of_shop}, "of_shop (gate)"),
+        ({"guard": Guarded()}, "Guarded (guard)"),
+        ({"middleware": [of_shop]}, "of_shop (middleware)"),
+        ({"active": of_shop}, "of_shop (active)"),
+        ({"project": of_shop}, "of_shop (project)"),
+        ({"tools": [tool(validate=of_shop)(act.function)]}, "of_shop (a hook of act)"),
+    ],
+    ids=map(str, count()),
+)
+def test_a_hook_with_other_deps_is_refused_when_the_agent_is_built(
+    hooks: dict[str, Any], user: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Agent(ScriptedModel([]), **hooks)
+    assert str(caught.value).startswith(user)
+    assert "agent has no deps_type: set Agent(deps_type=Shop)" in str(caught.value)
+    with pytest.raises(ConfigError, match="the deps_type of agent is Bank: use one type for both"):
+        Agent(ScriptedModel([]), deps_type=Bank, **hooks)
+    Agent(ScriptedModel([]), deps_type=SaleShop, **hooks)
+
+
+def test_a_hook_without_a_type_of_deps_is_for_every_agent() -> None:
+    unreadable: Any = dict.get
+    Agent(ScriptedModel([]), instructions=[of_anything, lambda context: ""], gate=unreadable)
+    scripted([], deps_type=Bank, active=of_anything)
+
+
+async def test_a_union_accepts_deps_of_each_of_its_types() -> None:
+    for kind, deps in ((int | None, 3), (int | None, None), (Shop | Bank, TEA)):
+        assert (await scripted(["Hi."], deps_type=kind).run("?", deps=deps)).text == "Hi."
+    with pytest.raises(ConfigError, match=r"is int \| None: pass int \| None"):
+        scripted([], deps_type=int | None).run("?", deps="3")
+    with pytest.raises(ConfigError, match=r"needs deps of type tests\.\S+Shop \| .*deps=…"):
+        scripted([], deps_type=Shop | Bank).run("?")
 
 
 # --- Overrides and calls of tools ----------------------------------------------------------------

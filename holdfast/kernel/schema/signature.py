@@ -30,6 +30,20 @@ def resolved(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     return get_type_hints(holder, *_scope(function), include_extras=True)[parameter.name]
 
 
+def first_annotation(function: Callable[..., Any]) -> Any:
+    """Annotation of the first parameter; as text if it cannot be resolved, None without one."""
+    first = next(iter(parameters(function)), None)
+    if first is None:
+        return None
+    annotation = first.annotation
+    if isinstance(annotation, str):
+        try:
+            annotation = resolved(function, first)
+        except Exception:  # it may be any expression; it is refused with the other arguments
+            return annotation
+    return getattr(annotation, "__value__", annotation)  # of a `type`
+
+
 def _scope(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Names that the annotations of a function may refer to: its globals and its closure."""
     inner: Any = inspect.unwrap(attribute_owner(function, "__globals__"))

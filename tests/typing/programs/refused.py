@@ -79,6 +79,8 @@ async def runs() -> None:
     clerk.run("Hello", histroy=result.history)  # refused
     with shop.override(deps=5):  # refused
         pass
+    with shop.override(efort="low"):  # refused
+        pass
 
 
 async def durable() -> None:
