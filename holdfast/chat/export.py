@@ -38,6 +38,8 @@ EXPORT_FORMAT: Final = 5
 evaluated instructions; 5 the limit that ended a turn."""
 READABLE_FORMATS: Final = frozenset({1, 2, 3, 4, 5})
 """Versions that can be parsed. Fields that an earlier version lacks are absent."""
+NAMED_LIMITS: Final = 5
+"""Version since which a turn that ended at its limit of steps has the reason `limit`."""
 
 
 class Header(Tagged, frozen=True, tag="chat"):
@@ -123,6 +125,8 @@ def parse(data: str | bytes | bytearray) -> Exported:
             f"this export has format {version}, and this version of holdfast reads up to "
             f"{EXPORT_FORMAT}: upgrade holdfast"
         )
+    if version < NAMED_LIMITS:
+        first_line = first_line.replace('"reason":"max_steps"', '"reason":"limit"')
     decoded: list[MessageLine | FileLine] = [decode(line, ANY_LINE) for line in lines]
     return Exported(
         decode(first_line, Header).chat,
