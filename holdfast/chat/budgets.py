@@ -125,6 +125,8 @@ class BudgetCheck:
         self._some_are_configured = bool(configured)
         self._some_are_stored = False
         """Whether budgets were set for users or chats, as far as this process knows."""
+        self._notes = 0
+        """Number of times that budgets were set in this process."""
         self._before_today: dict[str, tuple[int, Totals]] = {}
         """Usage of users before a day, by user."""
 
@@ -140,6 +142,7 @@ class BudgetCheck:
 
     async def refresh(self, tx: Tx) -> None:
         """Find out which budgets were set for users or chats, in this process or another."""
+        notes = self._notes
         row = await tx.one(
             """
             SELECT EXISTS (SELECT 1 FROM budgets),
@@ -147,11 +150,14 @@ class BudgetCheck:
             """
         )
         assert row is not None
+        if notes != self._notes:  # set meanwhile, and perhaps not in what was read
+            return
         self._some_are_stored = bool(row[0])
         self.limits_cost = self.configured.limits_cost or row[1]
 
     def note(self, budgets: Budgets) -> None:
         """Note that budgets were set for a user or a chat."""
+        self._notes += 1
         self._some_are_stored = True
         self.limits_cost = self.limits_cost or budgets.limits_cost
 

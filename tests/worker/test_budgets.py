@@ -7,14 +7,14 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from holdfast.chat.budgets import Budgets, set_budget
+from holdfast.chat.budgets import BudgetCheck, Budgets, set_budget
 from holdfast.chat.rows import ChatRow
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.kernel.decide import Recorded
 from holdfast.kernel.limits import Limits
 from holdfast.kernel.messages import Text, ToolResult, Usage
 from holdfast.kernel.model import Request
-from holdfast.store.database import Database
+from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, ScriptedModel, call, pause, say, usage
 from holdfast.tools.subagents import subagents
 from tests.databases import OpenDatabase
@@ -266,3 +266,21 @@ async def test_chats_of_one_user_on_two_workers_exceed_a_budget_by_one_call_each
             sentence(await other.rest(chat_id))
         calls = sum(len(model.requests) for model in models)
         assert 10 <= calls <= 10 + chats
+
+
+async def test_a_budget_that_is_set_while_budgets_are_read_applies_at_once(db: Database) -> None:
+    check = BudgetCheck()
+
+    async def read(tx: Tx) -> None:
+        class SetMeanwhile:
+            async def one(self, *query: Any) -> Any:
+                row = await tx.one(*query)
+                check.note(Budgets(day=Limits(cost=1.0)))
+                return row
+
+        await check.refresh(SetMeanwhile())  # type: ignore[arg-type]
+
+    await db.read(read)
+    assert (check.applies, check.limits_cost) == (True, "day")
+    await db.read(check.refresh)
+    assert not check.applies
