@@ -48,6 +48,8 @@ class Need(StrEnum):
     """The chat's owner, or a caller it is shared with."""
     MARK_CHAT = "mark_chat"
     """As `READ_CHAT`, but not by link: what is stored belongs to the user."""
+    READ_OWN_CHAT = "read_own_chat"
+    """The chat's owner: the response also tells about other chats of theirs."""
     WRITE_CHAT = "write_chat"
     """The chat's owner: tools act in their name."""
     ADMIN = "admin"
@@ -80,10 +82,15 @@ class AccessDecision(StrEnum):
     """The caller may not even know that the chat exists."""
 
 
+OF_A_CHAT: Final = frozenset(
+    (Need.READ_CHAT, Need.MARK_CHAT, Need.READ_OWN_CHAT, Need.WRITE_CHAT)
+)
+"""What routes with a chat in their path require."""
 _SCOPES: Final[Mapping[Need, Scope]] = {
     Need.READ: "read",
     Need.READ_CHAT: "read",
     Need.MARK_CHAT: "read",
+    Need.READ_OWN_CHAT: "read",
     Need.WRITE: "write",
     Need.WRITE_CHAT: "write",
     Need.ADMIN: "admin",
@@ -98,8 +105,7 @@ def authorise(
         return AccessDecision.ALLOWED
     if caller is None:
         return AccessDecision.UNAUTHENTICATED
-    of_chat = need in (Need.READ_CHAT, Need.MARK_CHAT, Need.WRITE_CHAT)
-    if of_chat and (chat is None or not (chat.owns or chat.shared)):
+    if need in OF_A_CHAT and (chat is None or not (chat.owns or chat.shared)):
         return AccessDecision.HIDDEN
     if caller.link is not None and need is not Need.READ_CHAT:
         return AccessDecision.FORBIDDEN
@@ -109,7 +115,8 @@ def authorise(
         return AccessDecision.ALLOWED if caller.role == "admin" else AccessDecision.FORBIDDEN
     if need in (Need.WRITE, Need.WRITE_CHAT) and caller.role == "viewer":
         return AccessDecision.FORBIDDEN
-    if need is Need.WRITE_CHAT and not (chat is not None and chat.owns):
+    of_owner = need in (Need.READ_OWN_CHAT, Need.WRITE_CHAT)
+    if of_owner and not (chat is not None and chat.owns):
         return AccessDecision.FORBIDDEN
     return AccessDecision.ALLOWED
 
@@ -156,7 +163,7 @@ POLICY: Final[Mapping[tuple[str, str], Need]] = {
     ("PUT", "/budgets"): Need.ADMIN,
     ("GET", "/users/{user}/budgets"): Need.ADMIN,
     ("PUT", "/users/{user}/budgets"): Need.ADMIN,
-    ("GET", "/chats/{chat}/budget"): Need.READ_CHAT,
+    ("GET", "/chats/{chat}/budget"): Need.READ_OWN_CHAT,
     ("PUT", "/chats/{chat}/budget"): Need.WRITE_CHAT,
     ("POST", "/files"): Need.WRITE,
     ("GET", "/files"): Need.READ,

@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec import structs
 
 import holdfast.server.routes
-from holdfast.server.access_policy import POLICY, Need
+from holdfast.server.access_policy import OF_A_CHAT, POLICY, Need
 from holdfast.server.app import application
 from holdfast.server.dispatch import UNPREFIXED_PATHS
 from holdfast.server.http_request import HttpRequest
@@ -37,6 +37,13 @@ EXPECTED: Final[Mapping[Need, Mapping[str, int]]] = {
     Need.WRITE: {"link": NO, "viewer": NO, "read-only": NO},
     Need.READ_CHAT: {"viewer": UNKNOWN, "stranger": UNKNOWN, "admin": UNKNOWN},
     Need.MARK_CHAT: {"viewer": UNKNOWN, "stranger": UNKNOWN, "admin": UNKNOWN, "link": NO},
+    Need.READ_OWN_CHAT: {
+        "viewer": UNKNOWN,
+        "stranger": UNKNOWN,
+        "admin": UNKNOWN,
+        "link": NO,
+        "guest": NO,
+    },
     Need.WRITE_CHAT: {
         "viewer": UNKNOWN,
         "stranger": UNKNOWN,
@@ -74,7 +81,7 @@ def expected(need: Need, who: str) -> int:
         return REACHED
     if who in SHOW_NOTHING_GOOD:
         return WHO
-    if who == "not for admin" and need in (Need.READ_CHAT, Need.MARK_CHAT, Need.WRITE_CHAT):
+    if who == "not for admin" and need in OF_A_CHAT:
         return UNKNOWN  # an administrator owns no chat of others
     return EXPECTED[need].get(who, REACHED)
 
@@ -160,7 +167,7 @@ async def test_everybody_gets_exactly_what_the_policy_says_everywhere(
 async def test_what_one_may_not_know_is_as_if_it_were_not_there(db: Database, clock: Clock) -> None:
     async with everybody(db, clock) as (here, chat, _):
         for (method, path), need in POLICY.items():
-            if need not in (Need.READ_CHAT, Need.MARK_CHAT, Need.WRITE_CHAT):
+            if need not in OF_A_CHAT:
                 continue
             there = await here.ask(method, _at(path, chat), by="stranger")
             nowhere = await here.ask(method, _at(path, "x" * len(chat)), by="stranger")

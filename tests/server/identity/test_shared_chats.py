@@ -317,6 +317,24 @@ async def test_who_reads_what_is_shared_sees_only_the_live_history(
         assert (await text_of(here, at, shown))[0] == 404
 
 
+@pytest.mark.parametrize("how", ["user", "link"])
+async def test_the_budgets_of_an_owner_are_not_shared_with_a_chat(
+    db: Database, clock: Clock, how: str
+) -> None:
+    """They tell what all chats of the owner have cost."""
+    async with neighbours(db, clock) as here:
+        chat = await here.chat("ann")
+        shown = here.tokens["bob"]
+        if how == "user":
+            await share(here, chat)
+        else:
+            shown = (await here.ask("POST", f"/chats/{chat}/shares", {}, by="ann")).body["link"]
+        path = f"/chats/{chat}/budget"
+        assert (await text_of(here, path, here.tokens["ann"]))[0] == 200
+        assert (await text_of(here, f"/chats/{chat}/usage", shown))[0] == 200
+        assert (await text_of(here, path, shown))[0] == 403
+
+
 async def test_what_a_reader_exports_can_be_imported(db: Database, clock: Clock) -> None:
     async with neighbours(db, clock) as here:
         chat = await edited(here, clock)
