@@ -83,6 +83,8 @@ class ServeOptions:
     """Agents written in Python, each as `module:name`, in addition to those of the settings."""
     deps: str | None = None
     """Provider of the deps of agents written in Python, as `module:name`."""
+    model: str | None = None
+    """Model of all agents, instead of their own."""
     settings: str | None = None
     """Path of the settings file."""
     database: str | None = None
@@ -117,6 +119,7 @@ def serve_options(arguments: Namespace, environ: Mapping[str, str], *, api: bool
     return ServeOptions(
         agents=tuple(arguments.agents),
         deps=arguments.deps,
+        model=arguments.model,
         settings=settings_file(arguments, environ),
         database=arguments.database or _set(environ, "HOLDFAST_DATABASE"),
         listen_url=_set(environ, "HOLDFAST_LISTEN_URL"),

@@ -64,6 +64,8 @@ class AgentSource(NamedTuple):
     """The agent written in Python that the settings change."""
     agents: Mapping[str, str]
     """Names of all agents, with their descriptions: those that may be spawned."""
+    in_table: bool
+    """Whether the settings have a table of this agent."""
 
 
 class AgentBuilder:
@@ -84,7 +86,8 @@ class AgentBuilder:
         self._directories = directories
         self._mistakes = mistakes
         self._keyless = keyless
-        self._where = f"agents.{source.name}"
+        name = source.name
+        self._where = f"agents.{name}" if source.in_table else f"agent {name}"
 
     def agent(self) -> Agent | None:
         before = len(self._mistakes), len(self._keyless)
@@ -123,7 +126,11 @@ class AgentBuilder:
         return field_values(fields, Agent, self._base, self._where, self._model_of, self._mistakes)
 
     def _try(self, setting: str, make: Callable[[], T]) -> T | None:
-        return self._mistakes.tried(f"{self._where}.{setting}", make)
+        return self._mistakes.tried(self._named(setting), make)
+
+    def _named(self, setting: str) -> str:
+        """A setting for people; the agent itself if no settings mention it."""
+        return f"{self._where}.{setting}" if self._source.in_table else self._where
 
     # --- models ---
 
@@ -137,7 +144,7 @@ class AgentBuilder:
         try:
             return make()
         except NeedsKey as error:
-            self._keyless.add(f"{self._where}.model", str(error))
+            self._keyless.add(self._named("model"), str(error))
             return None
 
     # --- the rest ---

@@ -148,6 +148,11 @@ def _setting_instead(name: str, kind: type[Struct]) -> str | None:
 _IN_TABLES: Final = {
     **dict.fromkeys(("fallback", "fallbacks", "fallback_model"), 'model = ["first", "second"]'),
     **dict.fromkeys(("sub_agents", "agents"), 'subagents = ["…"]'),
+    **dict.fromkeys(
+        ("retries", "max_retries"),
+        "policy.repairs, for answers of a wrong type, or policy.retry.attempts, for failed model "
+        "calls",
+    ),
 }
 """Settings that other libraries have, and that a table writes otherwise than Python."""
 

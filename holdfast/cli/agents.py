@@ -77,7 +77,8 @@ def make_agents(sources: AgentSources, mistakes: Mistakes, keyless: Mistakes) ->
     agents = []
     for name in names:
         own = settings.agents.get(name, sources.named.settings)
-        source = AgentSource(name, own, bases.get(name), descriptions)
+        in_table = name in settings.agents
+        source = AgentSource(name, own, bases.get(name), descriptions, in_table)
         builder = AgentBuilder(source, models, sources.directories, mistakes, keyless)
         if own.python is None or name in tables:  # otherwise its module is the mistake
             agents.append(builder.agent())

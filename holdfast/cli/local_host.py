@@ -148,7 +148,7 @@ def who_answers(config: ServeConfig, *, by_option: bool = False) -> str:
         return words
     settings = config.settings.agents.get(first.name, AgentSettings())
     _, reason = default_model(os.environ, base_urls_of(config.settings))
-    if by_option:
+    if by_option or config.options.model is not None:
         reason = NAMED_BY_OPTION
     elif "model" in settings.fields:
         reason = "its settings name it"

@@ -6,6 +6,7 @@ All mistakes are reported before a database is opened or a port is bound.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
@@ -79,6 +80,7 @@ def resolve_config(
 
     `adapt` changes the settings of each agent. A `program` has settings of its own.
     """
+    adapt = partial(_with_model, options.model, adapt)
     listen = None if options.listen is None else parse_address(options.listen)
     metrics = None if options.metrics is None else _metrics(options.metrics, options)
     parsed = examine(options.settings, options.data) if program is None else program.settings
@@ -115,6 +117,13 @@ def resolve_config(
         keys,
         secret,
     )
+
+
+def _with_model(
+    model: str | None, adapt: Callable[[AgentSettings], AgentSettings], agent: AgentSettings
+) -> AgentSettings:
+    """The settings of an agent with the model of the command line."""
+    return adapt(agent).with_fields(model=model)
 
 
 def _check_worker(options: ServeOptions, database: str) -> None:

@@ -194,7 +194,7 @@ def examine(path: str | None, data: str | None = None) -> ParsedSettings:
         refuse_untrusted(found, data)
         path, content = SETTINGS_FILE, found.content
     else:
-        return ParsedSettings(HoldfastSettings(), os.getcwd(), Mistakes())
+        return without_file()
     mistakes = Mistakes(path)
     settings = parse_settings(path, content, mistakes)
     return ParsedSettings(settings, os.path.dirname(os.path.abspath(path)), mistakes)
@@ -205,7 +205,12 @@ def examine_given(given: str | os.PathLike[str] | Mapping[str, Any] | None) -> P
     if isinstance(given, Mapping):
         mistakes = Mistakes()
         return ParsedSettings(settings_of(given, mistakes), os.getcwd(), mistakes)
-    return examine(os.devnull if given is None else os.fspath(given))
+    return without_file() if given is None else examine(os.fspath(given))
+
+
+def without_file() -> ParsedSettings:
+    """The default settings, in which only the agents can be wrong."""
+    return ParsedSettings(HoldfastSettings(), os.getcwd(), Mistakes("the agents"))
 
 
 def _content(path: str) -> bytes:

@@ -11,10 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import Agent
 from holdfast.cli.command_line import parse
-from holdfast.cli.serve_config import ServeConfig, resolve_config
-from holdfast.config import serve_options
+from holdfast.cli.local_host import who_answers
+from holdfast.cli.serve_config import ServeConfig, ServedProgram, resolve_config
+from holdfast.cli.settings import examine_given
+from holdfast.config import ServeOptions, serve_options
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.prepare import model_of
 
 
 def made(
@@ -183,3 +187,38 @@ def test_a_data_directory_that_belongs_to_another_user_is_refused() -> None:
             [sys.executable, "-c", program, str(data)], capture_output=True, text=True, check=True
         )
     assert done.stdout.startswith(f"{data} belongs to another user")
+
+
+def program(*agents: Agent) -> ServedProgram:
+    return ServedProgram(agents, examine_given(None), None)
+
+
+async def test_an_agent_without_a_key_is_refused_by_its_name_and_the_variable(
+    tmp_path: Path,
+) -> None:
+    options = ServeOptions(data=str(tmp_path / "data"))
+    clerk = Agent("openai:any", name="clerk")
+    config = resolve_config(options, {}, program=program(clerk))
+    with pytest.raises(ConfigError) as raised:
+        await config.registry.complete()
+    first, line = str(raised.value).splitlines()
+    assert first == "the agents cannot be used:"
+    assert line.startswith("  agent clerk: openai needs a key: set OPENAI_API_KEY")
+
+
+@pytest.mark.parametrize("verb", ["serve", "worker"])
+def test_a_model_of_the_command_line_is_the_model_of_all_agents(tmp_path: Path, verb: str) -> None:
+    text = '[agents.a]\nmodel = "openai:any"\n[agents.b]\n'
+    config = made(tmp_path, "--model", "demo", verb=verb, text=text)
+    agents = config.registry.agents
+    assert {name: model_of(agent).name for name, agent in agents.items()} == {
+        "a": "demo:demo",
+        "b": "demo:demo",
+    }
+    given = program(Agent("openai:any", name="clerk"))
+    options = ServeOptions(data=str(tmp_path / "data"), model="demo")
+    clerk = resolve_config(options, {}, program=given).registry.agents["clerk"]
+    assert model_of(clerk).name == "demo:demo"
+    assert (
+        who_answers(config) == "a answers with demo:demo (not a language model: chosen by --model)"
+    )

@@ -193,7 +193,10 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, text: str, says: str) -> N
         ("[agents.a]\nsystem_prompt = 'x'", "agents.a.system_prompt: … write instructions"),
         ("[agents.a]\ntemperature = 1", "agents.a.temperature: … write settings.temperature"),
         ("[agents.a]\nmax_turns = 3", "agents.a.max_turns: … write limits.steps"),
-        ("[agents.a]\nretries = 3", "agents.a.retries: … write policy.retry.attempts"),
+        (
+            "[agents.a]\nretries = 3",
+            "agents.a.retries: … write policy.repairs, for answers of a wrong type, or",
+        ),
         ("[agents.a.policy.retry]\nmax_retries = 3", "retry.max_retries: … write attempts"),
         ("[agents.a]\nfallback = ['x']", 'a.fallback: … write model = ["first", "second"]'),
         ("[agents.a.policy.stream]\nx = 1", "stream.x: … use one of between_events, closing, "),

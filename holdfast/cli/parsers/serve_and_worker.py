@@ -75,6 +75,13 @@ def _add_server(parser: Parser) -> None:
         help="agents written in Python: an agent, a list or mapping of agents, or a function that "
         "returns them; default: the agents of the settings",
     )
+    parser.add_argument(
+        "-m",
+        "--model",
+        type=something,
+        metavar="MODEL",
+        help="model of all agents, such as demo; default: the agents' own",
+    )
     add_deps(parser, "deps in the settings")
     parser.add_argument(
         "--reload",
