@@ -82,9 +82,7 @@ class AccessDecision(StrEnum):
     """The caller may not even know that the chat exists."""
 
 
-OF_A_CHAT: Final = frozenset(
-    (Need.READ_CHAT, Need.MARK_CHAT, Need.READ_OWN_CHAT, Need.WRITE_CHAT)
-)
+OF_A_CHAT: Final = frozenset((Need.READ_CHAT, Need.MARK_CHAT, Need.READ_OWN_CHAT, Need.WRITE_CHAT))
 """What routes with a chat in their path require."""
 _SCOPES: Final[Mapping[Need, Scope]] = {
     Need.READ: "read",
