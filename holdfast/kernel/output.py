@@ -184,6 +184,14 @@ def value_in(output: Output, texts: Sequence[str]) -> Fits | Misfit:
     return verdict
 
 
+def json_value_in(output: Output, texts: Sequence[str]) -> Any:
+    """The value of an answer in several pieces as plain JSON; None if it does not fit."""
+    for text in ("".join(texts), texts[-1]):
+        if isinstance(output.check(text), Fits):
+            return output.partial(text, None, complete=True)
+    return None
+
+
 def spoken(history: Sequence[Message]) -> list[str]:
     """Texts of the last answer, including the pieces that were cut by length."""
     return [_last_words(message) for message in answer.pieces(history)]

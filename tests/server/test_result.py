@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
 import pytest
 
 from holdfast.store.database import Database
-from holdfast.testing import Clock, call, pause
+from holdfast.testing import Clock, call, fail, pause
 from tests.server.api import agent, serving_api
 from tests.test_host import pay
 
+OSLO = {"name": "Oslo", "founded": "1048-01-01"}
 pytestmark = pytest.mark.usefixtures("each_server")
 
 
@@ -16,12 +21,48 @@ async def test_a_result_is_there_once_the_chat_rests(db: Database, clock: Clock)
     async with serving_api(db, [agent([[pause(5), "hello"]], clock)], clock=clock) as api:
         chat = await api.host.create("go", owner="ann")
         path = f"/chats/{chat.id}/result"
-        assert (await api.get(path))[:2] == (200, {"result": None})
+        assert (await api.get(path))[:2] == (200, {"result": None, "output": None})
         await chat.rest()
-        found = (await api.get(path)).body["result"]
+        body = (await api.get(path)).body
+        found = body["result"]
+        assert body["output"] == "hello"
         assert (found["reason"], found["text"], found["actions"]) == ("stop", "hello", [])
         assert found["chat"]["id"] == chat.id
         assert (await api.of("bob").get(path)).status == 404
+
+
+@dataclass
+class City:
+    name: str
+    founded: date
+
+
+@pytest.mark.parametrize(
+    ("wanted", "answer", "value"),
+    [
+        (City, '```json\n{"name": "Oslo", "founded": "1048-01-01"}\n```', OSLO),
+        (list[int], '{"value": [1, 2]}', [1, 2]),
+        (int, "5", 5),
+        (str, "Oslo", "Oslo"),
+    ],
+    ids=["object", "list", "number", "text"],
+)
+async def test_a_result_has_the_value_of_the_output_type(
+    db: Database, clock: Clock, wanted: Any, answer: str, value: object
+) -> None:
+    agents = [agent([answer], clock, output=wanted)]
+    async with serving_api(db, agents, clock=clock) as api:
+        chat = await api.host.create("go", owner="ann")
+        await chat.rest()
+        assert (await api.get(f"/chats/{chat.id}/result")).body["output"] == value
+
+
+async def test_a_result_without_an_answer_has_no_output(db: Database, clock: Clock) -> None:
+    async with serving_api(db, [agent([fail(status=401)], clock)], clock=clock) as api:
+        chat = await api.host.create("go", owner="ann")
+        await chat.rest()
+        body = (await api.get(f"/chats/{chat.id}/result")).body
+        assert (body["result"]["reason"], body["output"]) == ("error", None)
 
 
 async def test_chats_are_listed_from_an_id_on(db: Database, clock: Clock) -> None:

@@ -290,6 +290,8 @@ export interface Schemas {
   /** The result of a chat, if it is idle. */
   CurrentResult: {
     result: Schemas["ChatResult"] | null;
+    /** @default null */
+    output?: unknown;
   };
   /** The authenticated caller. */
   CurrentUser: {
