@@ -96,15 +96,38 @@ def spend_assignments(row: str, increment: str, now: str) -> str:
     time. A clock that is set back begins no new day.
     """
     today = f"{now} / {DAY}"
-    added = {name: f"{increment}{name}" for name in ALL_COUNTERS} | {"cost": f"{increment}spent"}
-    since_ever = [f"spent_{name} = {row}spent_{name} + {added[name]}" for name in ALL_COUNTERS]
     of_day = [
         f"day_{name} = CASE WHEN {row}spent_day >= {today} THEN {row}day_{name} ELSE 0 END"
-        f" + {added[name]}"
+        f" + {_added(increment, name)}"
         for name in DAY_COUNTERS
     ]
     last_day = f"CASE WHEN {row}spent_day > {today} THEN {row}spent_day ELSE {today} END"
-    return ", ".join([*since_ever, *of_day, f"spent_day = {last_day}"])
+    return ", ".join([_since_ever(row, increment), *of_day, f"spent_day = {last_day}"])
+
+
+def same_day_assignments(row: str, increment: str) -> str:
+    """Return the same assignments for a chat whose day has not ended, as `same_day` says.
+
+    SQLite rewrites the index of a column that is assigned, even if its value stays.
+    """
+    of_day = [f"day_{name} = {row}day_{name} + {_added(increment, name)}" for name in DAY_COUNTERS]
+    return ", ".join([_since_ever(row, increment), *of_day])
+
+
+def same_day(row: str, now: str) -> str:
+    """Return the condition that the last day of a chat has not ended."""
+    return f"{row}spent_day >= {now} / {DAY}"
+
+
+def _since_ever(row: str, increment: str) -> str:
+    return ", ".join(
+        f"spent_{name} = {row}spent_{name} + {_added(increment, name)}" for name in ALL_COUNTERS
+    )
+
+
+def _added(increment: str, name: str) -> str:
+    """The value that a statement adds to a counter."""
+    return f"{increment}{'spent' if name == 'cost' else name}"
 
 
 SPEND: Final = spend_assignments("", ":", ":at")

@@ -15,7 +15,13 @@ from msgspec import Struct
 
 from holdfast.chat.row_lock import INSERT_MESSAGE, message_row
 from holdfast.chat.rows import Fence
-from holdfast.chat.spending import spend_assignments, spending_of, spending_params
+from holdfast.chat.spending import (
+    same_day,
+    same_day_assignments,
+    spend_assignments,
+    spending_of,
+    spending_params,
+)
 from holdfast.kernel.messages import Message, encode
 from holdfast.store.database import Changed, Tx
 
@@ -82,10 +88,13 @@ COMMIT_STEP: Final = _CommitStep()
 
 async def _one_by_one(tx: Tx, commits: Sequence[StepCommit]) -> list[Committed | FenceLost]:
     """Run one statement for each chat, and one for each of its messages."""
-    updated_rows = await tx.fetch_many(
-        _with_clock(ADVANCE_CHAT, tx.dialect.now), [_step_params(commit) for commit in commits]
-    )
+    now, params = tx.dialect.now, [_step_params(commit) for commit in commits]
+    updated_rows = await tx.fetch_many(_with_clock(ADVANCE_CHAT, now), params)
     rows_by_chat = {row[0]: row for row in updated_rows}
+    if len(rows_by_chat) < len(commits):
+        others = [one for one in params if one["id"] not in rows_by_chat]
+        first_rows = await tx.fetch_many(_with_clock(ADVANCE_CHAT_TO_NEW_DAY, now), others)
+        rows_by_chat |= {row[0]: row for row in first_rows}
     outcomes: list[Committed | FenceLost] = []
     message_rows: list[dict[str, Any]] = []
     for commit in commits:
@@ -129,16 +138,23 @@ def _message_rows(
     ]
 
 
-ADVANCE_CHAT: Final = """
+ADVANCE: Final = """
     UPDATE chats AS c
        SET snapshot_version = c.snapshot_version + 1, history_version = c.snapshot_version + 1,
            messages = c.messages + :count,
            attempt = 1, retry = NULL, retry_at = NULL, crashes = 0, updated_at = {now}, SPEND
      WHERE id = :id AND epoch = :epoch AND status = 'running' AND worker_id IS NOT NULL
-       AND history_version = :history_version AND attempt = :attempt
+       AND history_version = :history_version AND attempt = :attempt AND IS_DAY
     RETURNING id, snapshot_version, messages, queue_version, updated_at
-    """.replace("SPEND", spend_assignments("c.", ":", "{now}"))
+    """
+ADVANCE_CHAT: Final = ADVANCE.replace("SPEND", same_day_assignments("c.", ":")).replace(
+    "IS_DAY", same_day("c.", "{now}")
+)
 """Advances a chat of SQLite, whose messages are inserted separately."""
+ADVANCE_CHAT_TO_NEW_DAY: Final = ADVANCE.replace(
+    "SPEND", spend_assignments("c.", ":", "{now}")
+).replace("AND IS_DAY", "")
+"""The same for the first step of a chat on a day."""
 
 # The statements for PostgreSQL return a row for each chat that they could lock, with a version if
 # the step was committed. Without IS TRUE, and until it has statistics, PostgreSQL would search for
