@@ -52,6 +52,8 @@ class Played(Struct, frozen=True):
     sites: Sequence[Sequence[Site]]
     steps: Sequence[int]
     calls: Sequence[int]
+    startup_calls: int
+    """Number of calls with which the first process starts. Without them it does not begin at all."""
     proof: Proof
 
 
@@ -79,6 +81,7 @@ async def play(scenario: Scenario, arena: Arena, clock: Clock, *lives: Life) -> 
         [process.db.sites for process in played.processes],
         [process.steps for process in played.processes],
         [process.db.calls for process in played.processes],
+        played.processes[0].startup_calls,
         proof,
     )
 

@@ -207,7 +207,7 @@ def points(kind: Kind, played: Played) -> list[Point]:
         case "step" | "stop" | "drain":
             chosen = range(1, played.steps[0] + 1)
         case "outage" | "frost":
-            chosen = range(2, played.calls[0] + 1)
+            chosen = range(played.startup_calls + 1, played.calls[0] + 1)
         case "deaf":
             chosen = (1,)
         case "echoes":

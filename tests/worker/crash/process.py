@@ -52,6 +52,8 @@ class Process:
         """Nothing is heard of it, but it is not dead."""
         self.ended = anyio.Event()
         """It is dead or frozen, or has left."""
+        self.startup_calls = 0
+        """How often it has asked the database before it was ready."""
         self.steps = 0
         """How often one of its tasks went on."""
         self.die_at: int | None = None
@@ -81,6 +83,7 @@ class Process:
 
     async def _work(self, worker: Worker) -> None:
         async with worker.running():
+            self.startup_calls = self.db.calls
             self._ready.set()
             await self._leave.wait()
 
