@@ -56,6 +56,7 @@ from holdfast.kernel.model_context import Trim, estimate_text
 from holdfast.kernel.named_model import named_model
 from holdfast.kernel.observer import Observer
 from holdfast.kernel.output import Output
+from holdfast.kernel.output_check import OutputCheck
 from holdfast.kernel.override import overridden, overridden_deps, override
 from holdfast.kernel.policy import Policy
 from holdfast.kernel.ports import Ports
@@ -126,6 +127,9 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
     policy: Policy = Policy()
     gate: Gate[DepsT] | None = None
     """Hook before each tool call: may deny it or rewrite its arguments."""
+    validate: OutputCheck[DepsT, Any] | None = None
+    """Hook that checks the final answer, a value of the output type or text: raises `Rejected` if
+    the model is to answer again."""
     guard: Guard[DepsT] | None = None
     """Hook before a run stops: may let it continue, or end it with an error."""
     middleware: Sequence[Middleware[DepsT]] = ()
@@ -154,6 +158,7 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
             *,
             output: type[OutputT] | None = None,
             deps_type: type[DepsT] | None = None,
+            validate: OutputCheck[DepsT, OutputT] | None = None,
             **fields: Unpack[AgentFields[DepsT]],
         ) -> None: ...
 
@@ -164,6 +169,7 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
             *,
             output: object,
             deps_type: None = None,
+            validate: OutputCheck[None, Any] | None = None,
             **fields: Unpack[AgentFields[None]],
         ) -> None: ...
 
@@ -174,6 +180,7 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
             *,
             output: object,
             deps_type: type[D],
+            validate: OutputCheck[D, Any] | None = None,
             **fields: Unpack[AgentFields[D]],
         ) -> None: ...
 
@@ -182,7 +189,7 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
     def __post_init__(self) -> None:
         if not isinstance(self.description, str):
             raise ConfigError(f"description is {self.description!r}: use text")
-        for name in ("models", "gate", "guard", "active", "project"):
+        for name in ("models", "gate", "validate", "guard", "active", "project"):
             if not (getattr(self, name) is None or callable(getattr(self, name))):
                 raise ConfigError(f"{name} is {getattr(self, name)!r}: use a function, or None")
         named = self.models or named_model
@@ -296,26 +303,48 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         return sum(map(estimate_text, chain(texts, *described)))
 
     @overload
-    def replace(self, **changes: Unpack[ChangedFields[DepsT]]) -> Agent[DepsT, OutputT]: ...
+    def replace(
+        self,
+        *,
+        validate: OutputCheck[DepsT, OutputT] | None = ...,
+        **changes: Unpack[ChangedFields[DepsT]],
+    ) -> Agent[DepsT, OutputT]: ...
 
     @overload
     def replace(
-        self, *, output: type[T], **changes: Unpack[ChangedFields[DepsT]]
+        self,
+        *,
+        output: type[T],
+        validate: OutputCheck[DepsT, T] | None = ...,
+        **changes: Unpack[ChangedFields[DepsT]],
     ) -> Agent[DepsT, T]: ...
 
     @overload
     def replace(
-        self, *, output: None, **changes: Unpack[ChangedFields[DepsT]]
+        self,
+        *,
+        output: None,
+        validate: OutputCheck[DepsT, str] | None = ...,
+        **changes: Unpack[ChangedFields[DepsT]],
     ) -> Agent[DepsT, str]: ...
 
     @overload
     def replace(
-        self, *, deps_type: type[D], **changes: Unpack[ChangedFields[D]]
+        self,
+        *,
+        deps_type: type[D],
+        validate: OutputCheck[D, OutputT] | None = ...,
+        **changes: Unpack[ChangedFields[D]],
     ) -> Agent[D, OutputT]: ...
 
     @overload
     def replace(
-        self, *, output: object, deps_type: object = ..., **changes: Unpack[ChangedFields[Any]]
+        self,
+        *,
+        output: object,
+        deps_type: object = ...,
+        validate: OutputCheck[Any, Any] | None = ...,
+        **changes: Unpack[ChangedFields[Any]],
     ) -> Agent[Any, Any]: ...
 
     @entry_point("agent.replace")

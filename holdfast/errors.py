@@ -9,7 +9,8 @@ HoldfastError                 base class of all of them
 │   ├── ProviderError         a provider refused or failed; its facts are in a `Failure`
 │   └── InvalidOutput         the answer does not fit the output type
 ├── ToolFailed                raised by a tool; the model reads the message
-│   └── ExpectedFailure       raised by a tool for a regular negative answer
+│   ├── ExpectedFailure       raised by a tool for a regular negative answer
+│   └── Rejected              raised by a check of an answer or a call; the model reads the message
 ├── RunFailed                 the run ended with an error
 ├── LimitExceeded             the run ended at a limit, without a final answer
 ├── RunOver                   the run has ended and accepts no more input
@@ -62,6 +63,7 @@ from holdfast.kernel.errors import (
     MissingDescription as MissingDescription,
     ModelError as ModelError,
     ProviderError as ProviderError,
+    Rejected as Rejected,
     ToolFailed as ToolFailed,
     TooManyArguments as TooManyArguments,
     UnknownKeyword as UnknownKeyword,

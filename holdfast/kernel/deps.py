@@ -75,7 +75,7 @@ def check_uses(agent: Agent[Any, Any]) -> None:
                 _check_hook(agent, f"a hook of {tool.name}", hook)
     for block in agent.dynamic:
         _check_hook(agent, "the instructions", block.function)
-    for name in ("gate", "guard", "active", "project"):
+    for name in ("gate", "validate", "guard", "active", "project"):
         if getattr(agent, name) is not None:
             _check_hook(agent, name, getattr(agent, name))
     for middleware in agent.middleware:

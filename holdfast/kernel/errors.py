@@ -11,7 +11,8 @@ Whether and when a call is retried is decided in `retry.py`.
     │   └── TooManyArguments            also a TypeError: the others need a name
     ├── FormatError (also ValueError)   stored JSON cannot be read
     ├── ToolFailed                      raised by tools: the model reads the message
-    │   └── ExpectedFailure             a regular negative answer, such as *not found*
+    │   ├── ExpectedFailure             a regular negative answer, such as *not found*
+    │   └── Rejected                    raised by checks of answers and calls
     └── ModelError                      a model call failed; `kind` says why
         ├── ProviderError               the provider refused or failed
         ├── StreamSilent                no event for too long
@@ -190,6 +191,13 @@ class ExpectedFailure(ToolFailed):
     """
 
     expected = True
+
+
+class Rejected(ToolFailed):
+    """Raised by a check that rejects an answer or a call: `Agent(validate=…)`, `@tool(validate=…)`.
+
+    The model reads the message and nothing else.
+    """
 
 
 class FormatError(HoldfastError, ValueError):

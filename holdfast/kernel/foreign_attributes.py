@@ -33,7 +33,7 @@ FOREIGN_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     "Agent": {
         **dict.fromkeys(("tool", "tool_plain", "add_tool", "register_tool", "bind_tools"), _TOOLS),
         **dict.fromkeys(("system_prompt", "prompt", "system_message"), "Agent(instructions=…)"),
-        **dict.fromkeys(("output_validator", "result_validator"), "Agent(guard=…)"),
+        **dict.fromkeys(("output_validator", "result_validator"), "Agent(validate=…)"),
         **dict.fromkeys(("output_type", "result_type"), "agent.output"),
         "model_settings": "agent.settings",
         "max_turns": "agent.limits.steps",

@@ -11,7 +11,7 @@ FOREIGN_NAMES: Final[Mapping[str, str]] = {
     "Runner": "`await agent.run(…)`, or agent.run_sync(…)",
     **dict.fromkeys(("function_tool", "FunctionTool", "StructuredTool", "BaseTool"), "@tool"),
     **dict.fromkeys(("RunContext", "RunContextWrapper", "ToolRuntime"), "ToolContext"),
-    "ModelRetry": "ToolFailed of holdfast.errors: the model reads its message",
+    "ModelRetry": "Rejected of holdfast.errors in a check, and ToolFailed in a tool",
     "ModelSettings": "Settings of holdfast.models",
     "FallbackModel": "Fallback of holdfast.models",
     **dict.fromkeys(("TestModel", "FunctionModel"), "ScriptedModel of holdfast.testing"),

@@ -106,7 +106,10 @@ FOREIGN_KEYWORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "handoffs": "tools=[handoff([…])]",
         "sub_agents": "tools=subagents([…]) in a durable chat",
         "input_guardrails": "gate=…",
-        **dict.fromkeys(("output_guardrails", "output_validator"), "guard=…"),
+        **dict.fromkeys(
+            ("output_guardrails", "output_validator", "result_validator", "output_validators"),
+            "validate=…",
+        ),
         "history_processors": "project=…",
         "timeout": "policy=Policy(stream=Stream(…)), or asyncio.timeout around the run",
     },

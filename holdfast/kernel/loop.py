@@ -8,10 +8,10 @@ compaction). Starting, continuing and resuming are the same call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Literal, assert_never
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, assert_never
 from weakref import ref
 
 from holdfast.kernel import prepare, summary_checkpoint, tool_results
@@ -85,7 +85,7 @@ from holdfast.kernel.observer import (
     current_conversation,
     observer_of,
 )
-from holdfast.kernel.output import Repair
+from holdfast.kernel.output import Fits, Repair
 from holdfast.kernel.output_deltas import OutputDeltas
 from holdfast.kernel.prepare import PreparedAgent
 from holdfast.kernel.result import Ending, Failed, RunCounters, RunResult
@@ -97,6 +97,9 @@ from holdfast.kernel.turn_end import check_output, interruption_marker, limit_no
 
 if TYPE_CHECKING:
     from holdfast.agent import Agent
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 NO_FACTS: Final = Facts()
 RESUMED: Final = Facts(resumed=True)
@@ -364,22 +367,30 @@ class Loop:
 
     async def _load_context(self) -> None:
         """Evaluate the instructions of this turn, and commit them if they changed."""
-        agent, interruption, attempt = self._agent, self._interruption, 0
+        messages = await self._retried(
+            evaluate, self._agent, self._history, self._context(), self._interruption
+        )
+        for message in messages or ():
+            self._commit(message)
+
+    async def _retried(
+        self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T | None:
+        """Call hooks, again after a failure; None if something else comes first."""
+        attempt = 0
         while True:
             attempt = self._attempts = attempt + 1
             try:
-                messages = await evaluate(agent, self._history, self._context(), interruption)
+                return await function(*args, **kwargs)
             except Interrupted:
-                return
+                return None
+            except Failed:
+                raise
             except Exception as error:
                 failure = classify(error)
                 await self._backoff.wait_or_give_up(failure, attempt, inbox=self._inbox)
-            else:
-                for message in messages:
-                    self._commit(message)
-                return
-            if self._inbox.steering or interruption.requested:
-                return
+            if self._inbox.steering or self._interruption.requested:
+                return None
 
     # --- calling the model ---
 
@@ -609,7 +620,9 @@ class Loop:
     async def _finish(self, reason: EndOfTurn, limit: LimitReached | None) -> Ending | None:
         if limit is not None:
             self._commit(limit_note(limit))
-        fits = check_output(self._agent, self._history, reason)
+        fits = await self._retried(self._checked_output, reason)
+        if fits is None:
+            return None
         if isinstance(fits, Repair):
             self._inject("repair", fits.text)
             return None
@@ -627,6 +640,11 @@ class Loop:
             return None
         cut = cut_by(self._history.last_answer()) if reason == "stop" else None
         return Ending(reason, output=fits.value, cut_by=cut, limit=limit)
+
+    async def _checked_output(self, reason: EndOfTurn) -> Fits | Repair:
+        return await check_output(
+            self._agent, self._context(), self._history, reason, self._interruption
+        )
 
     async def _settle(self) -> Ending:
         """End after an interruption: give open calls a result, and leave a marker for the model."""

@@ -37,6 +37,8 @@ class Misfit(Struct, frozen=True):
     """The answer does not fit the output type."""
 
     problems: tuple[str, ...]
+    rejected: bool = False
+    """Whether it fits, and the check of the agent rejects it."""
 
 
 class Repair(Struct, frozen=True):
@@ -159,19 +161,17 @@ def _leads_up(before: str) -> bool:
     return (not before or before.endswith((":", "\n"))) and BRACKETS.isdisjoint(before)
 
 
-def judge(
-    output: Output, history: Sequence[Message], repairs: int, policy: Policy
-) -> OutputVerdict:
+def judge(verdict: Fits | Misfit, repairs: int, policy: Policy) -> OutputVerdict:
     """Whether a run may stop with its last answer. Raises `InvalidOutput` after the last repair.
 
     `repairs` is the number of repairs in this turn so far.
     """
-    verdict = value_in(output, spoken(history))
     if isinstance(verdict, Fits):
         return verdict
     if repairs >= policy.repairs:
         raise InvalidOutput(verdict.problems, repairs)
-    return Repair("\n- ".join((policy.wording.repair, *verdict.problems)))
+    wording = policy.wording.rejection if verdict.rejected else policy.wording.repair
+    return Repair("\n- ".join((wording, *verdict.problems)))
 
 
 def value_in(output: Output, texts: Sequence[str]) -> Fits | Misfit:

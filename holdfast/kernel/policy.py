@@ -182,6 +182,10 @@ class Wording(Struct, metaclass=EntryMeta, frozen=True, kw_only=True):
         "and nothing else. Problems:"
     )
     """Asks for an answer of the output type again. Followed by the problems, one per line."""
+    rejection: str = (
+        "Your last answer was not accepted. Give the whole answer again, in the same form. Problem:"
+    )
+    """Asks again after the agent's `validate` rejected an answer. Followed by its reason."""
     interrupted_answer: str = MARKER_TEXTS["interrupted_answer"]
     """Marks an answer that was interrupted."""
     interrupted_tools: str = MARKER_TEXTS["interrupted_tools"]
@@ -192,6 +196,8 @@ class Wording(Struct, metaclass=EntryMeta, frozen=True, kw_only=True):
             raise ConfigError("recovery is empty: to disable recoveries, set recoveries=0")
         if not self.repair.strip():
             raise ConfigError("repair is empty: to disable repairs, set repairs=0")
+        if not self.rejection.strip():
+            raise ConfigError("rejection is empty: to disable repairs, set repairs=0")
 
 
 _GROUPS: Final[Mapping[str, type]] = {
@@ -212,9 +218,12 @@ class Policy(Struct, metaclass=EntryMeta, frozen=True, kw_only=True):
     recoveries: int = 3
     """Maximum times in one turn that the model is asked to continue an answer cut by length."""
     repairs: int = 2
-    """Maximum times in one turn that the model is asked again for an answer of the output type."""
+    """Maximum times in one turn that the model is asked again for an answer that does not fit the
+    output type, or that the agent's `validate` rejected."""
     guard_timeout: float = 30.0
     """Timeout of the stop guard; a longer check ends the run with an error."""
+    validate_timeout: float = 30.0
+    """Timeout of the agent's `validate`; a longer check is retried like a failed model call."""
     instructions_timeout: float = 30.0
     """Timeout of each function of the agent's instructions; a longer one is called again, like one
     that raises."""
@@ -235,6 +244,7 @@ class Policy(Struct, metaclass=EntryMeta, frozen=True, kw_only=True):
         _whole(1, buffer=self.buffer)
         _whole(0, recoveries=self.recoveries, repairs=self.repairs)
         _above(0, guard_timeout=self.guard_timeout, deps_timeout=self.deps_timeout)
+        _above(0, validate_timeout=self.validate_timeout)
         _above(0, instructions_timeout=self.instructions_timeout)
 
 

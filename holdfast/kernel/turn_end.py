@@ -14,7 +14,8 @@ from holdfast.kernel.hook_context import Context
 from holdfast.kernel.inbox import Interruption
 from holdfast.kernel.limits import LimitReached
 from holdfast.kernel.messages import MarkerKind, Message, note
-from holdfast.kernel.output import Fits, Repair, judge
+from holdfast.kernel.output import Fits, Misfit, Repair, judge, spoken, value_in
+from holdfast.kernel.output_check import rejection
 from holdfast.kernel.prepare import model_of
 from holdfast.kernel.result import Failed
 from holdfast.kernel.turn import Turn
@@ -25,19 +26,33 @@ if TYPE_CHECKING:
 NO_OUTPUT: Final = Fits(None)
 
 
-def check_output(agent: Agent, history: History, reason: str) -> Fits | Repair:
-    """Check the final answer against the output type, if the turn ends with an answer."""
+async def check_output(
+    agent: Agent, context: Context, history: History, reason: str, interruption: Interruption
+) -> Fits | Repair:
+    """Check the final answer against the output type and by `validate`, if the turn ends with one.
+
+    Raises `PrepareError` if `validate` fails, and `Interrupted`.
+    """
     form, turn = agent.form, history.turn
     if reason != "stop":
         return NO_OUTPUT
-    if form is None:
+    if form is None and agent.validate is None:
         return Fits(answer.text(history.messages))
     last = history.last_answer()
     if last is not None and last.finish == "content_filter":
         # A repair would be filtered again.
         raise ContentFiltered("the answer was filtered and does not have the required form")
+    verdict: Fits | Misfit
+    if form is None:
+        verdict = Fits(answer.text(history.messages))
+    else:
+        verdict = value_in(form, spoken(history.messages))
+    if agent.validate is not None and isinstance(verdict, Fits):
+        seconds = agent.policy.validate_timeout
+        why = await rejection(agent.validate, context, verdict.value, interruption, seconds)
+        verdict = verdict if why is None else Misfit((why,), rejected=True)
     try:
-        return judge(form, history.messages, turn.repairs, agent.policy)
+        return judge(verdict, turn.repairs, agent.policy)
     except InvalidOutput as error:
         raise Failed(classify(error, turn.model or model_of(agent).name)) from error
 

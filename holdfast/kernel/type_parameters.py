@@ -22,5 +22,7 @@ ContextDepsT = TypeVar("ContextDepsT", covariant=True, default=object)
 """Type of the deps that a context has. A hook that does not use them fits every agent."""
 HookDepsT = TypeVar("HookDepsT", default=Any)
 """Type of the deps in the context that a hook is called with."""
+CheckedT = TypeVar("CheckedT", default=Any)
+"""Type of the answer that a check is called with."""
 FunctionT = TypeVar("FunctionT", covariant=True, default=Any)
 """Type of a tool's function."""

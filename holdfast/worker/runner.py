@@ -43,7 +43,14 @@ from holdfast.kernel.decide import (
     over_limit,
 )
 from holdfast.kernel.deps import DepsProvider
-from holdfast.kernel.errors import FAILURE_KINDS, Failure, PromptTooLong, StillOverLimit, classify
+from holdfast.kernel.errors import (
+    FAILURE_KINDS,
+    Failure,
+    PrepareError,
+    PromptTooLong,
+    StillOverLimit,
+    classify,
+)
 from holdfast.kernel.events import Action
 from holdfast.kernel.execute import Batch
 from holdfast.kernel.failure_log import log_failure, log_retry
@@ -744,14 +751,21 @@ class Runner:
     async def _finish(self, reason: EndOfTurn, limit: LimitReached | None) -> bool:
         """Finish the turn, unless the stop guard objects."""
         fenced, agent = self._fenced, self._agent.agent
-        checked = check_output(agent, fenced.history, reason)
+        interruption = self._scope.interruption
+        try:
+            checked = await check_output(
+                agent, fenced.context(), fenced.history, reason, interruption
+            )
+        except Interrupted:
+            raise Stopped from None
+        except PrepareError as error:
+            return await self._after_preparation(error)
         if isinstance(checked, Repair):
             await self._inject("repair", checked.text)
             return True
         may_object = agent.guard is not None and reason != "limit"
         has_queue = bool(fenced.queue)
         if may_object and not has_queue:
-            interruption = self._scope.interruption
             veto = await objection(
                 agent, fenced.context(), fenced.history, reason, checked.value, interruption
             )

@@ -39,6 +39,9 @@ class Recorder:
             self.note("middleware", context)
             return await proceed()
 
+        async def validate(context: Context, output: object) -> None:
+            self.note("validate", context)
+
         async def guard(context: Context, stopping: Stopping) -> None:
             self.note("guard", context)
 
@@ -55,6 +58,7 @@ class Recorder:
         return {
             "gate": gate,
             "middleware": (middleware,),
+            "validate": validate,
             "guard": guard,
             "active": active,
             "project": project,
@@ -78,7 +82,17 @@ class Recorder:
         return work
 
 
-HOOKS = {"gate", "middleware", "guard", "active", "project", "approval", "preview", "tool"}
+HOOKS = {
+    "gate",
+    "middleware",
+    "validate",
+    "guard",
+    "active",
+    "project",
+    "approval",
+    "preview",
+    "tool",
+}
 
 
 async def test_in_memory_a_hook_knows_its_agent_and_no_chat() -> None:
@@ -106,6 +120,7 @@ async def test_a_hook_sees_the_turn_and_the_history_as_they_are_when_it_is_calle
         ("tool", 0, 2),
         ("active", 1, 3),
         ("project", 1, 3),
+        ("validate", 2, 4),
         ("guard", 2, 4),
     ]
 

@@ -22,7 +22,7 @@ from holdfast.kernel.errors import InvalidOutput
 from holdfast.kernel.events import Delivered, RunEnded
 from holdfast.kernel.messages import Injection, encode, injected, note
 from holdfast.kernel.model import PartAdded
-from holdfast.kernel.output import Fits, Misfit, Output, Repair, judge, spoken
+from holdfast.kernel.output import Fits, Misfit, Output, Repair, judge, spoken, value_in
 from holdfast.kernel.policy import Wording
 from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.messages import Message, Text
@@ -482,12 +482,12 @@ TWICE: Final = Policy(repairs=2, wording=Wording(repair="No:"))
 
 def test_an_answer_that_fits_may_be_the_last() -> None:
     history = [prompt(), answer(OSLO_TEXT)]
-    assert judge(CITY, history, 0, TWICE) == Fits(OSLO)
-    assert judge(CITY, history, 99, TWICE) == Fits(OSLO)
+    assert judge(value_in(CITY, spoken(history)), 0, TWICE) == Fits(OSLO)
+    assert judge(value_in(CITY, spoken(history)), 99, TWICE) == Fits(OSLO)
 
 
 def test_an_answer_that_does_not_is_asked_for_again_with_all_that_is_wrong() -> None:
-    verdict = judge(CITY, [prompt(), answer(BAD_TEXT)], 1, TWICE)
+    verdict = judge(value_in(CITY, spoken([prompt(), answer(BAD_TEXT)])), 1, TWICE)
     wrong = "name: missing", "people: should be greater than or equal to 0, got -1"
     assert verdict == Repair("\n- ".join(("No:", *wrong)))
 
@@ -495,7 +495,7 @@ def test_an_answer_that_does_not_is_asked_for_again_with_all_that_is_wrong() -> 
 @pytest.mark.parametrize(("repairs", "allowed"), [(0, 0), (2, 2), (3, 2)])
 def test_it_is_not_asked_for_more_often_than_the_policy_says(repairs: int, allowed: int) -> None:
     with pytest.raises(InvalidOutput) as caught:
-        judge(CITY, [prompt(), answer("?")], repairs, Policy(repairs=allowed))
+        judge(value_in(CITY, spoken([prompt(), answer("?")])), repairs, Policy(repairs=allowed))
     assert caught.value.repairs == repairs
     assert caught.value.problems[0].startswith("the answer: not JSON")
 
@@ -503,12 +503,12 @@ def test_it_is_not_asked_for_more_often_than_the_policy_says(repairs: int, allow
 @pytest.mark.parametrize("at", range(1, len(OSLO_TEXT)))
 def test_an_answer_in_two_pieces_fits_wherever_it_was_cut(at: int) -> None:
     history = [prompt(), cut(OSLO_TEXT[:at]), go_on(), answer(OSLO_TEXT[at:])]
-    assert judge(CITY, history, 0, TWICE) == Fits(OSLO)
+    assert judge(value_in(CITY, spoken(history)), 0, TWICE) == Fits(OSLO)
 
 
 def test_a_model_that_begins_anew_instead_of_going_on_is_understood() -> None:
     history = [prompt(), cut(OSLO_TEXT[:9]), go_on(), answer(OSLO_TEXT)]
-    assert judge(CITY, history, 0, TWICE) == Fits(OSLO)
+    assert judge(value_in(CITY, spoken(history)), 0, TWICE) == Fits(OSLO)
 
 
 # --- Runs ---------------------------------------------------------------------------------------

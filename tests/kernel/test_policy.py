@@ -59,6 +59,7 @@ ABOVE_ZERO: Final[list[tuple[type[Struct], str]]] = [
     (Stream, "without_content"),
     (Stream, "closing"),
     (Policy, "guard_timeout"),
+    (Policy, "validate_timeout"),
     (Policy, "instructions_timeout"),
     (Policy, "deps_timeout"),
 ]

@@ -100,7 +100,7 @@ def test_type_checkers_report_every_mistake_of_a_user_and_nothing_else(
 
 
 def test_the_arguments_for_type_checkers_are_those_of_agents_and_runs() -> None:
-    typed = {"model", "output", "deps_type"}
+    typed = {"model", "output", "deps_type", "validate"}
     assert AgentFields.__annotations__.keys() == set(Agent.__struct_fields__) - typed
     assert ChangedFields.__annotations__.keys() == AgentFields.__annotations__.keys() | {"model"}
     for method in (Agent.run, Agent.run_sync, Agent.stream_sync):

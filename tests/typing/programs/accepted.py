@@ -21,7 +21,7 @@ from holdfast import (
     handoff,
     tool,
 )
-from holdfast.errors import RunFailed
+from holdfast.errors import Rejected, RunFailed
 from holdfast.events import OutputDelta, TextDelta
 from holdfast.hooks import ChatInfo, Context, Deny, DepsProvider, Inject, Stopping
 from holdfast.messages import Message, ToolCall
@@ -123,6 +123,17 @@ async def guard(context: Context[Shop], stopping: Stopping) -> Inject | None:
     return Inject("Name the shop.") if context.deps.name not in str(stopping.output) else None
 
 
+def validate(context: Context[Shop], output: Invoice) -> None:
+    if output.total > context.deps.prices["limit"]:
+        raise Rejected("The total is too high.")
+
+
+async def polite(context: Context, output: object) -> None:
+    """A check that uses neither the deps nor the type fits every agent."""
+    if "please" not in str(output):
+        raise Rejected("Be polite.")
+
+
 def active(context: Context) -> list[str]:
     """A hook that does not use the deps fits every agent."""
     return ["price"] if context.turn.steps else ["refund"]
@@ -136,6 +147,9 @@ def project(context: Context[Shop], messages: Sequence[Message]) -> Sequence[Mes
     return messages[-20:]
 
 
+polite_either: Agent[None, Invoice | Refusal] = Agent(
+    "demo", output=Invoice | Refusal, validate=polite
+)
 clerk = Agent(
     model="demo",
     name="clerk",
@@ -144,6 +158,7 @@ clerk = Agent(
     instructions=["Be brief.", instructions],
     tools=[*TOOLS, plain],
     gate=gate,
+    validate=validate,
     guard=guard,
     active=active,
     project=project,

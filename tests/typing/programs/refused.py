@@ -49,10 +49,17 @@ def untyped_gate(context: Context, call: ToolCall, values: Any) -> None:
     print(context.deps.name)  # refused
 
 
+def validate(context: Context[Shop], output: Invoice) -> None:
+    return None
+
+
 shop = Agent(model="demo", deps_type=Shop, gate=gate)
 clerk = Agent(model="demo", output=Invoice)
 
 Agent(model="demo", gate=gate, deps_type=Invoice)  # refused
+Agent(model="demo", validate=validate, deps_type=Shop, output=Shop)  # refused
+Agent(model="demo", validate=validate, deps_type=Shop)  # refused
+Agent(model="demo", validate=validate, deps_type=Invoice, output=Invoice)  # refused
 Agent(model="demo", effort="enormous")  # refused
 Agent(model="demo", system_prompt="Be brief.")  # refused
 Agent(model="demo", instructions=5)  # refused
