@@ -218,6 +218,11 @@ class Hub:
         return len(self._stalled) + sum(len(source.readers) for source in self._all_sources())
 
     @property
+    def linger(self) -> float:
+        """Seconds after which a connection that is still open after its `end` event is closed."""
+        return self._options.linger
+
+    @property
     def sources(self) -> int:
         """Number of sources."""
         return sum(map(len, self._sources.values()))

@@ -111,8 +111,11 @@ async def send_sse(
         await send({"type": "http.response.body", "body": data, "more_body": True})
 
     reader = _reader(response, caller, AsgiWriter(send_piece), plain, SSE_HEARTBEAT)
-    await _stream_to(hub, reader, _until_left(receive))
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def finish(outcome: StreamOutcome) -> None:
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    await _stream_to(hub, reader, _until_left(receive), finish)
 
 
 async def send_over_websocket(
@@ -133,12 +136,15 @@ async def send_over_websocket(
             await send({"type": "websocket.send", "text": line.decode()})
 
     reader = _reader(response, caller, AsgiWriter(send_texts), text_lines, LINE_HEARTBEAT)
-    outcome = await _stream_to(hub, reader, receive)
-    if outcome.end is not None:
-        code, reason = CLOSE_CODES[outcome.end.reason], outcome.end.reason
-        await _close(send, int(code), reason)
-    elif outcome.received is not None and outcome.received["type"] == "websocket.receive":
-        await _close(send, UNSUPPORTED_DATA, REFUSAL.decode())
+
+    async def finish(outcome: StreamOutcome) -> None:
+        if outcome.end is not None:
+            code, reason = CLOSE_CODES[outcome.end.reason], outcome.end.reason
+            await _close(send, int(code), reason)
+        elif outcome.received is not None and outcome.received["type"] == "websocket.receive":
+            await _close(send, UNSUPPORTED_DATA, REFUSAL.decode())
+
+    await _stream_to(hub, reader, receive, finish)
 
 
 async def _close(send: Send, code: int, reason: str) -> None:
@@ -167,8 +173,16 @@ def _reader(
     return ReaderConnection(writer, encode, heartbeat, response.subject, response.cursor, caller)
 
 
-async def _stream_to(hub: Hub, reader: ReaderConnection, receive: Receive) -> StreamOutcome:
-    """Serve a reader until its stream ends, or the client sends a message or disconnects."""
+async def _stream_to(
+    hub: Hub,
+    reader: ReaderConnection,
+    receive: Receive,
+    finish: Callable[[StreamOutcome], Awaitable[None]],
+) -> None:
+    """Serve a reader until its stream ends, or the client sends a message or disconnects.
+
+    `finish` ends the response. A client that reads nothing does not keep it, or its task, open.
+    """
     writer, outcome = reader.transport, StreamOutcome()
     assert isinstance(writer, AsgiWriter)
 
@@ -182,6 +196,7 @@ async def _stream_to(hub: Hub, reader: ReaderConnection, receive: Receive) -> St
         group.start_soon(writer.run)
         group.start_soon(listen)
         outcome.end = await hub.serve(reader)
-        await writer.flush()
+        with anyio.move_on_after(hub.linger):
+            await writer.flush()
+            await finish(outcome)
         group.cancel_scope.cancel()
-    return outcome

@@ -82,6 +82,29 @@ async def test_a_user_sees_only_their_own_chats(host: Host) -> None:
         assert "the application knows no user" in problem["detail"]
 
 
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+async def test_a_client_that_reads_nothing_is_let_go_of_when_its_stream_ends(
+    host: Host, kind: str
+) -> None:
+    app, chat = api(host, lambda request: "ann"), await host.create(None, owner="ann")
+    path = f"{API_PREFIX}/chats/{chat.id}/stream"
+    stuck, received = anyio.Event(), iter([{"type": "websocket.connect"}] * (kind == "websocket"))
+
+    async def receive() -> Any:
+        return next(received, None) or await anyio.sleep_forever()
+
+    async def send(message: Any) -> None:
+        if message["type"] not in ("http.response.start", "websocket.accept"):
+            stuck.set()
+            await anyio.sleep_forever()
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(app, {"type": kind, "path": path, "headers": []}, receive, send)
+            await stuck.wait()
+            await app.close()
+
+
 async def test_identify_may_be_async_and_say_more_of_a_user(host: Host) -> None:
     async def identify(request: AsgiRequest) -> AsgiUser:
         return AsgiUser(request.cookies["who"], role="viewer", name="Ann A.")
