@@ -56,8 +56,10 @@ def uvicorn_servers() -> list[Any]:
     uvicorn = sys.modules.get("uvicorn")
     if uvicorn is None:
         return []
+    # Locals are read of its own frames only: until Python 3.13, a frame keeps what was read.
+    file = uvicorn.Server.serve.__code__.co_filename
     frames = (frame for task in asyncio.all_tasks() for frame in _frames(task.get_coro()))
-    owners = (frame.f_locals.get("self") for frame in frames)
+    owners = (f.f_locals.get("self") for f in frames if f.f_code.co_filename == file)
     return [owner for owner in owners if isinstance(owner, uvicorn.Server)]
 
 

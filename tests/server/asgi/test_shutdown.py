@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,7 @@ from starlette.routing import Mount
 
 import holdfast
 from holdfast import Agent, Host
+from holdfast.server.asgi.shutdown_watch import uvicorn_servers
 from holdfast.server.event_codec import END_SHUTDOWN, event_of
 from holdfast.server.json import API_PREFIX
 from tests.server.streams.client import Connection
@@ -95,6 +97,32 @@ def test_a_signal_ends_streams_and_then_the_application(
             assert "closed" in said
         finally:
             process.kill()
+
+
+async def test_the_search_for_the_server_keeps_nothing_of_other_tasks_alive() -> None:
+    class Held:
+        """What a task has for a while."""
+
+    ready, released = asyncio.Event(), asyncio.Event()
+    held: list[weakref.ref[Held]] = []
+
+    async def other() -> None:
+        mine = Held()
+        held.append(weakref.ref(mine))
+        ready.set()
+        await released.wait()
+        del mine
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(other())
+    await ready.wait()
+    assert uvicorn_servers() == []
+    released.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert held[0]() is None
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def test_a_server_in_a_thread_ends_its_streams_too(tmp_path: Path) -> None:
