@@ -17,8 +17,10 @@ from msgspec import Struct
 
 from holdfast.server.access_policy import ApiCaller
 from holdfast.server.asgi.asgi_request import AsgiMessage, AsgiRequest, Receive, Send
+from holdfast.server.asgi.response_sender import encoded_headers
 from holdfast.server.event_codec import HEARTBEAT_EVENT, StreamEnd, WireEvent
 from holdfast.server.fanout import EventEncoder, Hub, ReaderConnection
+from holdfast.server.identity.origin_check import SECURITY_HEADERS
 from holdfast.server.operation import EventsResponse
 from holdfast.server.sse import SSE_HEADERS, SSE_HEARTBEAT, plain
 from holdfast.server.websocket import CLOSE_CODES, PROTOCOL, REFUSAL
@@ -104,7 +106,7 @@ async def send_sse(
     hub: Hub, response: EventsResponse, caller: ApiCaller | None, receive: Receive, send: Send
 ) -> None:
     """Send a stream as server-sent events until it ends."""
-    headers = [(name.lower().encode(), text.encode()) for name, text in SSE_HEADERS.items()]
+    headers = encoded_headers({**SECURITY_HEADERS, **SSE_HEADERS})
     await send({"type": "http.response.start", "status": 200, "headers": headers})
 
     async def send_piece(data: bytes) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
 
 import anyio
@@ -67,7 +67,7 @@ class ResponseSender:
 
     async def _start(self, status: int, headers: Mapping[str, str]) -> None:
         self.started = True
-        encoded = list(_encoded({**SECURITY_HEADERS, **headers}.items()))
+        encoded = encoded_headers({**SECURITY_HEADERS, **headers})
         await self._send({"type": f"{self._kind}.start", "status": status, "headers": encoded})
 
     async def _send_body(self, body: bytes, more: bool = False) -> None:
@@ -75,8 +75,9 @@ class ResponseSender:
         await self._send(message)
 
 
-def _encoded(headers: Iterable[tuple[str, str]]) -> Iterable[tuple[bytes, bytes]]:
-    return ((name.lower().encode(), text.encode("utf-8")) for name, text in headers)
+def encoded_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """Headers as ASGI servers take them."""
+    return [(name.lower().encode(), text.encode()) for name, text in headers.items()]
 
 
 async def _until_disconnected(receive: Receive, scope: anyio.CancelScope) -> None:

@@ -20,6 +20,7 @@ from holdfast.errors import ConfigError
 from holdfast.events import MessageChanged
 from holdfast.host import serving
 from holdfast.server.event_codec import END_REVOKED, END_SHUTDOWN, event_of
+from holdfast.server.identity.origin_check import SECURITY_HEADERS
 from holdfast.server.json import API_PREFIX
 from holdfast.store.database import Database
 from holdfast.testing import Clock
@@ -80,6 +81,16 @@ async def test_a_user_sees_only_their_own_chats(host: Host) -> None:
             problem = await refused.json()
         assert (refused.status, problem["kind"]) == (401, "unauthenticated")
         assert "the application knows no user" in problem["detail"]
+
+
+async def test_a_stream_has_the_security_headers_of_other_responses(host: Host) -> None:
+    async with application(mounted(host)) as client:
+        chat = await host.create(None, owner="ann")
+        path, ann = f"{CHATS}/{chat.id}", {"X-User": "ann"}
+        async with client.get(path, headers=ann) as whole:
+            expected = {name: whole.headers[name] for name in SECURITY_HEADERS}
+        async with client.get(f"{path}/stream", headers=ann) as stream:
+            assert {**expected, **stream.headers} == {**stream.headers}
 
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
