@@ -33,6 +33,8 @@ NAMESPACES: Final = (
     "web",
 )
 """Public namespaces below `holdfast` itself: modules that only import."""
+TESTING: Final = "testing"
+"""A package with modules of its own, which names its public names in the same way."""
 
 
 def main(words: list[str]) -> int:
@@ -106,14 +108,16 @@ def write_reference(folder: Path) -> None:
 
 
 def reference_pages() -> tuple[str, ...]:
-    return ("holdfast", *(f"holdfast.{name}" for name in NAMESPACES))
+    return ("holdfast", *(f"holdfast.{name}" for name in (*NAMESPACES, TESTING)))
 
 
 def public_names(namespace: str) -> list[tuple[str, str]]:
     """The names that a namespace imports, each with the module that defines it."""
     name = namespace.removeprefix("holdfast").lstrip(".")
     stub = ROOT / "holdfast" / f"{name or '__init__'}.pyi"  # of names imported on first use
-    source = stub if stub.exists() else stub.with_suffix(".py")
+    module = stub.with_suffix(".py")
+    package = stub.with_suffix("") / "__init__.py"
+    source = next(path for path in (stub, module, package) if path.exists())
     tree = ast.parse(source.read_text("utf-8"))
     names = [
         (alias.name, str(node.module))

@@ -3,7 +3,9 @@
 HoldfastError                 base class of all of them
 ├── ConfigError               an option or argument is wrong; also a ValueError
 │   ├── UnknownKeyword        there is no such keyword argument; also a TypeError
-│   └── TooManyArguments      the other arguments need a name; also a TypeError
+│   ├── TooManyArguments      the other arguments need a name; also a TypeError
+│   └── NotConfigured         an address of a provider is missing, when its model is used
+│       └── NeedsKey          a key of a provider is missing, when its model is used
 ├── FormatError               a stored history cannot be read; also a ValueError
 ├── ModelError
 │   ├── ProviderError         a provider refused or failed; its facts are in a `Failure`
@@ -62,6 +64,8 @@ from holdfast.kernel.errors import (
     InvalidOutput as InvalidOutput,
     MissingDescription as MissingDescription,
     ModelError as ModelError,
+    NeedsKey as NeedsKey,
+    NotConfigured as NotConfigured,
     ProviderError as ProviderError,
     Rejected as Rejected,
     ToolFailed as ToolFailed,

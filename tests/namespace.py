@@ -13,6 +13,7 @@ from typing import Final
 
 import holdfast
 from docs.build import NAMESPACES as NAMESPACES
+from docs.build import TESTING as TESTING
 from tests.server.reference import placed, table
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "python.md"
@@ -25,7 +26,9 @@ def public_names(namespace: str) -> dict[str, str]:
     """The names of a namespace, each with the module that defines it."""
     name = "__init__" if namespace == FRONT else namespace
     stub = PACKAGE / f"{name}.pyi"  # of names that are imported on first use
-    source = stub if stub.exists() else stub.with_suffix(".py")
+    module = stub.with_suffix(".py")
+    package = stub.with_suffix("") / "__init__.py"
+    source = next(path for path in (stub, module, package) if path.exists())
     return {
         alias.name: str(node.module)
         for node in ast.parse(source.read_text("utf-8")).body
@@ -69,7 +72,7 @@ def names_table(namespace: str) -> str:
 
 def page(text: str) -> str:
     """The page with its tables replaced."""
-    for namespace in (FRONT, *NAMESPACES):
+    for namespace in (FRONT, *NAMESPACES, TESTING):
         text = placed(text, namespace, names_table(namespace))
     return text
 

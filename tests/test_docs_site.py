@@ -9,7 +9,7 @@ from importlib.metadata import metadata
 from pathlib import Path
 from typing import Final
 
-from tests.namespace import FRONT, NAMESPACES, public_names
+from tests.namespace import FRONT, NAMESPACES, TESTING, public_names
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
@@ -24,11 +24,14 @@ def test_the_site_has_every_page_and_every_public_name_with_its_fields(tmp_path:
     navigation = (site / "index.html").read_text("utf-8")
     assert {page for page in pages if f'href="{page}.html"' not in navigation} == set()
     assert {page for page in pages if not (site / f"{page}.html").exists()} == set()
-    for namespace in (FRONT, *NAMESPACES):
+    for namespace in (FRONT, *NAMESPACES, TESTING):
         page = namespace if namespace == FRONT else f"{FRONT}.{namespace}"
         text = (site / "api" / f"{page}.html").read_text("utf-8")
         names = {f"{module}.{name}" for name, module in public_names(namespace).items()}
         assert names - set(re.findall(r'id="([\w.]+)"', text)) == set()
+    front = (site / "api" / "holdfast.html").read_text("utf-8")
+    assert re.search(r'id="holdfast\.chat\.host\.Host\.create"[^§]{0,400}doc-label-async', front)
+    assert 'id="holdfast.chat.host.Host.run_close_callbacks"' not in front
     options = re.sub(r"<[^>]+>", "", (site / "api" / "holdfast.options.html").read_text("utf-8"))
     assert re.search(r"attempts:\s*int\s*=\s*10", options)
 

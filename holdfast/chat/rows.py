@@ -31,13 +31,18 @@ T = TypeVar("T")
 
 
 class Status(StrEnum):
-    """Status of a chat. See `state_machine.py` for what the statuses mean."""
+    """Status of a chat: whether it runs, and what continues it."""
 
-    IDLE = "idle"  # waits for a message
-    RUNNING = "running"  # a worker drives it, or should
-    INTERRUPTING = "interrupting"  # a worker should stop the turn and keep what it produced
-    REQUIRES_ACTION = "requires_action"  # every open call waits for an answer from outside
-    ERROR = "error"  # stopped by a failure; a message or a retry continues it
+    IDLE = "idle"
+    """It waits for a message."""
+    RUNNING = "running"
+    """A worker drives it, or should."""
+    INTERRUPTING = "interrupting"
+    """A worker should stop the turn and keep what it produced."""
+    REQUIRES_ACTION = "requires_action"
+    """Every open call waits for an answer from outside."""
+    ERROR = "error"
+    """Stopped by a failure; a message or a retry continues it."""
 
 
 BUSY: Final = frozenset({Status.RUNNING, Status.INTERRUPTING, Status.REQUIRES_ACTION})
@@ -299,7 +304,7 @@ ActionAnswer: TypeAlias = Union[Approved, Recorded]
 
 
 def runnable(chat: ChatRow, now: int, children_are_idle: bool = False) -> bool:
-    """Return whether a worker has something to do for the chat now. See `state_machine.py`."""
+    """Return whether a worker has something to do for the chat now."""
     if chat.archived:
         return False
     match chat.status:

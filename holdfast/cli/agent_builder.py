@@ -14,7 +14,7 @@ from holdfast.cli.mistakes import Mistakes
 from holdfast.cli.server_models import ServerModels
 from holdfast.cli.settings import AgentSettings
 from holdfast.cli.user_modules import find_object
-from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.errors import ConfigError, NeedsKey
 from holdfast.kernel.handoff import handoff
 from holdfast.kernel.model import check_usable
 from holdfast.kernel.suggest import no_agent
@@ -139,8 +139,6 @@ class AgentBuilder:
 
     def _keyed(self, make: Callable[[], T]) -> T | None:
         """The model, or the agent with it; None if it only lacks a key, which is noted."""
-        from holdfast.providers.model_factory import NeedsKey
-
         try:
             return make()
         except NeedsKey as error:

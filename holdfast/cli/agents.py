@@ -13,7 +13,7 @@ from holdfast.cli.mistakes import Mistakes
 from holdfast.cli.python_agents import NotCalledYet, PythonAgents
 from holdfast.cli.server_models import ServerModels, title_models
 from holdfast.cli.settings import AgentSettings, HoldfastSettings
-from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.errors import ConfigError, NeedsKey
 
 if TYPE_CHECKING:
     from holdfast.kernel.model import Model
@@ -96,8 +96,6 @@ def _named(sources: AgentSources, keyless: Mistakes | None) -> dict[str, Agent]:
 
     `keyless` collects what is not a mistake yet.
     """
-    from holdfast.providers.model_factory import NeedsKey
-
     agents = list(sources.named.given)
     for spec in sources.named.specs:
         try:
@@ -118,8 +116,6 @@ def _of_tables(
     sources: AgentSources, mistakes: Mistakes, keyless: Mistakes
 ) -> Iterator[tuple[str, Agent]]:
     """The agents written in Python that tables of the settings name."""
-    from holdfast.providers.model_factory import NeedsKey
-
     for name, agent in sources.settings.agents.items():
         if agent.python is None:
             continue
@@ -146,8 +142,6 @@ def _one_of(agents: Sequence[Agent], spec: str, name: str) -> Agent:
 
 def make_title_model(sources: AgentSources, mistakes: Mistakes, keyless: Mistakes) -> Model | None:
     """The model that writes titles; None if each chat's own does, or none."""
-    from holdfast.providers.model_factory import NeedsKey
-
     names = title_models(sources.settings)
     if isinstance(sources.settings.titles, bool):
         return None

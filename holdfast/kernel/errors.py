@@ -8,7 +8,9 @@ Whether and when a call is retried is decided in `retry.py`.
     HoldfastError
     ├── ConfigError (also ValueError)   an option or argument is wrong
     │   ├── UnknownKeyword              also a TypeError: there is no such keyword argument
-    │   └── TooManyArguments            also a TypeError: the others need a name
+    │   ├── TooManyArguments            also a TypeError: the others need a name
+    │   └── NotConfigured               an address of a provider is missing
+    │       └── NeedsKey                a key of a provider is missing
     ├── FormatError (also ValueError)   stored JSON cannot be read
     ├── ToolFailed                      raised by tools: the model reads the message
     │   ├── ExpectedFailure             a regular negative answer, such as *not found*
@@ -170,6 +172,14 @@ class UnknownKeyword(ConfigError, TypeError):
 
 class TooManyArguments(ConfigError, TypeError):
     """A function or class takes fewer positional arguments. The message names the others."""
+
+
+class NotConfigured(ConfigError):
+    """A key or an address that the provider requires is missing."""
+
+
+class NeedsKey(NotConfigured):
+    """A key that the provider requires is missing. The message names the variable to set."""
 
 
 class MissingDescription(UserWarning):

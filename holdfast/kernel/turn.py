@@ -33,7 +33,8 @@ NO_FAILURES: Final[Mapping[str, FailureStreak]] = MappingProxyType({})
 
 
 class Turn(Struct, frozen=True, gc=False):
-    """Properties of a history that `decide` reads."""
+    """The turn so far, as `context.turn` in hooks: counters, open calls and sizes, derived from the
+    history alone."""
 
     length: int = 0
     """Number of messages in the history."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from holdfast.kernel.entry_point import entry_point
-from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.errors import ConfigError, NeedsKey, NotConfigured
 from holdfast.kernel.keywords import suggestion
 from holdfast.kernel.labelled_model import LabelledModel
 from holdfast.kernel.messages import Value
@@ -24,7 +24,7 @@ from holdfast.providers import profile_lookup
 from holdfast.providers.endpoint import is_address
 from holdfast.providers.profile import Profile
 from holdfast.providers.provider_catalog import PROVIDERS, ProviderFacts, WireProtocol
-from holdfast.providers.unkeyed_model import NotConfigured, UnkeyedModel
+from holdfast.providers.unkeyed_model import UnkeyedModel
 
 if TYPE_CHECKING:
     from holdfast.providers.http import Http
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
 COMMON_OPTIONS: Final = ("api_key", "base_url", "headers", "profile", "http", "label")
 DEMO_NAME: Final = "demo"
 """Name of the demo model, the only one without a provider. It needs neither a key nor a network."""
-
-
-class NeedsKey(NotConfigured):
-    """A key that the provider requires is missing."""
 
 
 @entry_point("model")

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
-from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.errors import NotConfigured
 from holdfast.kernel.model import Delta, Effort, Model, Request, is_priced, known_efforts
 from holdfast.providers.profile import UNKNOWN, Profile
 
 NO_KEY: Final = "missing"
 NO_ADDRESS: Final = "http://missing.invalid"
-
-
-class NotConfigured(ConfigError):
-    """A key or an address that the provider requires is missing."""
 
 
 class UnkeyedModel:

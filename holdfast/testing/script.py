@@ -81,6 +81,8 @@ ScriptItem: TypeAlias = Union[
     Callable[[Any], object],
     "Sequence[ScriptItem]",
 ]
+"""A part of a turn: text, a delta, a call, a fault, an event to wait for, a function to call with
+the request, or a sequence of these."""
 ScriptedTurn: TypeAlias = ScriptItem | Callable[[Any], ScriptItem]
 """A turn of a script. A function gets the request: a `Request`, or what a fake provider
 received."""
