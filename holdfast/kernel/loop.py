@@ -39,7 +39,8 @@ from holdfast.kernel.decide import (
     decide,
     over_limit,
 )
-from holdfast.kernel.errors import Failure, PromptTooLong, StillOverLimit, classify
+from holdfast.kernel.entry_point import hide_our_frames
+from holdfast.kernel.errors import ConfigError, Failure, PromptTooLong, StillOverLimit, classify
 from holdfast.kernel.events import (
     Compacted,
     Delivered,
@@ -239,6 +240,8 @@ class Loop:
             await self._drop_batch()
 
     def _failed(self, failure: Failure, cause: Exception | None) -> Ending:
+        if isinstance(cause, ConfigError):
+            hide_our_frames(cause)
         model, attempt = self._model.name, self._attempts
         log_failure(failure, chat=None, model=model, attempt=attempt, cause=cause)
         return Ending("error", failure, cause=raised_by_user(cause))

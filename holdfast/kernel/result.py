@@ -83,8 +83,10 @@ class RunFailed(HoldfastError):
         assert result.failure is not None
         self.failure = result.failure
         self.result = result
-        detail = f" [{self.failure.kind}: {self.failure.detail}]" if self.failure.detail else ""
-        super().__init__(f"{self.failure.message}{detail}")
+        message, detail = self.failure.message, self.failure.detail
+        # A `ConfigError` is written for people: its detail is the same text, possibly cut.
+        more = f" [{self.failure.kind}: {detail}]" if detail and message[:60] not in detail else ""
+        super().__init__(f"{message}{more}")
 
 
 class LimitExceeded(HoldfastError):

@@ -32,8 +32,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.kernel.errors import FailureKind, HoldfastError, ProviderError
-from holdfast.kernel.messages import File, FinishReason, Metadata, Source, Usage
+from holdfast.kernel.errors import ConfigError, FailureKind, ProviderError
+from holdfast.kernel.messages import File, FinishReason, Message, Metadata, Source, Usage
 from holdfast.kernel.model import (
     ArgumentsDelta,
     CallEnded,
@@ -88,18 +88,27 @@ ScriptedTurn: TypeAlias = ScriptItem | Callable[[Any], ScriptItem]
 received."""
 
 
-class ScriptEnded(HoldfastError):
+QUOTED: Final = 400
+"""Maximum length of a quoted message."""
+
+
+class ScriptEnded(ConfigError):
     """The model was called more often than its script has turns."""
 
     def __init__(self, turns: int, request: object) -> None:
         messages = request.messages if isinstance(request, Request) else ()
-        last = messages[-1] if messages else None
-        about = f"; the last message is of the {last.role}: {last.text[:80]!r}" if last else ""
         super().__init__(
-            f"the script has {turns} {'turn' if turns == 1 else 'turns'}, "
-            f"and the model was called once more{about}"
+            f"the script has {turns} {'turn' if turns == 1 else 'turns'}, and the model was called "
+            f"once more: add a turn, or set default{_about(messages[-1]) if messages else ''}"
         )
         self.turns = turns
+
+
+def _about(last: Message) -> str:
+    """The last message of a request, of a long one the end: there it says what is wanted."""
+    text = last.text or "\n".join(result.text for result in last.results)
+    end = text if len(text) <= QUOTED else f"…{text[-QUOTED:]}"
+    return f". The last message is of the {last.role}:\n{end}"
 
 
 # --- Items --------------------------------------------------------------------------------------

@@ -255,7 +255,7 @@ ENDINGS: dict[str, tuple[str, str | None, Any]] = {
         "empty_response",
         lambda: scripted([""], policy=Policy(retry=Retry(attempts=1))),
     ),
-    "end_of_script": ("error", "internal", lambda: scripted([])),
+    "end_of_script": ("error", "config", lambda: scripted([])),
 }
 
 

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import traceback
+
 import anyio
 import pytest
 
+from holdfast import Agent, tool
+from holdfast.errors import RunFailed
 from holdfast.kernel.errors import ProviderError
 from holdfast.kernel.messages import File, Source, Usage, user_message
 from holdfast.kernel.model import (
@@ -264,8 +268,32 @@ async def test_a_script_that_ended_says_how_many_turns_it_had() -> None:
     model = ScriptedModel(["one", "two"])
     await played(model)
     await played(model)
-    with pytest.raises(ScriptEnded, match=r"2 turns.*once more.*user: 'third'"):
+    with pytest.raises(ScriptEnded, match=r"2 turns.*once more.*user:\nthird$"):
         await played(model, ask("third"))
+
+
+async def test_a_script_that_ended_is_one_short_error_with_the_end_of_the_last_message(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    agent = Agent(ScriptedModel(["1"]), output=dict[str, list[int]], instructions="x" * 1000)
+    with pytest.raises(RunFailed) as caught:
+        await agent.run("?")
+    shown = "".join(traceback.format_exception(caught.value.__cause__))
+    assert isinstance(caught.value.__cause__, ScriptEnded)
+    assert "the answer: should be an object, got 1" in shown
+    assert "Traceback" not in shown
+    assert str(caught.value).count("the script has 1 turn") == 1
+    assert all(record.exc_info is None for record in caplog.records)
+
+
+async def test_of_a_tool_result_a_script_that_ended_quotes_the_end() -> None:
+    @tool
+    async def read() -> str:
+        """Read."""
+        return "a" * 1000 + "the end"
+
+    with pytest.raises(RunFailed, match=r"of the tool:\n…a+the end$"):
+        await Agent(ScriptedModel([call("read")]), tools=[read]).run("?")
 
 
 async def test_the_default_turn_is_played_when_the_script_has_ended() -> None:
