@@ -102,7 +102,9 @@ async def test_a_client_that_reads_nothing_is_let_go_of_when_its_stream_ends(
     stuck, received = anyio.Event(), iter([{"type": "websocket.connect"}] * (kind == "websocket"))
 
     async def receive() -> Any:
-        return next(received, None) or await anyio.sleep_forever()
+        for message in received:
+            return message
+        await anyio.sleep_forever()
 
     async def send(message: Any) -> None:
         if message["type"] not in ("http.response.start", "websocket.accept"):
