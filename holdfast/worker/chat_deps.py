@@ -103,6 +103,11 @@ class _Attempt:
                     LOG.warning("the deps of a chat could not be closed", exc_info=True)
                 else:
                     self.error = error
+            except asyncio.CancelledError as error:
+                if self.opened.is_set() or _is_cancelled():
+                    raise
+                stray = RuntimeError("it raised CancelledError, and was not cancelled")
+                self.error = stray.with_traceback(error.__traceback__)
             self.deps = None
             self.opened.set()
         if self._scope.cancelled_caught:
@@ -114,3 +119,9 @@ class _Attempt:
         if not self.opened.is_set():
             self._opening.cancel()
         self._scope.deadline = anyio.current_time() + CLOSE_TIMEOUT
+
+
+def _is_cancelled() -> bool:
+    """Whether something has cancelled the current task, and has not undone it."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -269,6 +270,28 @@ async def test_a_provider_that_hangs_is_stopped_and_called_again(
         assert chat.error is not None
         assert "the provider of the deps took longer than 10 s" in chat.error.detail
     assert provider.events == ["opens", "closed"] * 2
+
+
+async def test_a_provider_that_raises_a_cancellation_of_its_own_is_called_again(
+    db: Database, clock: Clock
+) -> None:
+    """As one whose client has cancelled a task that the provider awaits."""
+    seconds = []
+
+    async def awaiting(info: ChatInfo) -> Shop:
+        seconds.append(anyio.current_time())
+        lost: asyncio.Future[Shop] = asyncio.get_running_loop().create_future()
+        lost.cancel()
+        return await lost
+
+    async with living(
+        db, ["."], clock=clock, deps_type=Shop, deps=awaiting, policy=ONE_RETRY
+    ) as life:
+        chat = await life.rest(await life.begin())
+        assert chat.error is not None
+        assert "it raised CancelledError, and was not cancelled" in chat.error.detail
+    first, second = seconds
+    assert second - first < 5
 
 
 async def test_a_call_that_a_crash_interrupted_is_not_repeated_after_a_failed_provider(
