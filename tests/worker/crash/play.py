@@ -53,7 +53,7 @@ class Played(Struct, frozen=True):
     steps: Sequence[int]
     calls: Sequence[int]
     startup_calls: int
-    """Number of calls with which the first process starts. Without them it does not begin at all."""
+    """Number of calls with which the first process starts. Without them it does not begin."""
     proof: Proof
 
 
