@@ -24,6 +24,7 @@ from msgspec import Struct, structs
 
 from holdfast.blocking import SyncRun, result_of, value_of
 from holdfast.kernel.agent_tool import OnAction, agent_tool, as_child, team_of
+from holdfast.kernel.call_account import CallAccount
 from holdfast.kernel.call_admission import Eager, Gate, Middleware
 from holdfast.kernel.decide import Approved, CallState, Recorded
 from holdfast.kernel.deps import check_deps, check_deps_type, check_uses
@@ -66,7 +67,7 @@ from holdfast.kernel.run import Run
 from holdfast.kernel.schema import BadArguments
 from holdfast.kernel.stop_guard import Guard
 from holdfast.kernel.terminal import terminal_chat
-from holdfast.kernel.tool import TOOL_PROPERTIES, Deny, Tool, tool
+from holdfast.kernel.tool import TOOL_PROPERTIES, Deny, Tool, ToolContext, tool
 from holdfast.kernel.tool_results import Unencodable, mark_stop, result, result_from_value
 from holdfast.kernel.turn import Turn
 from holdfast.kernel.type_parameters import DepsT, OutputT
@@ -367,10 +368,10 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
     ) -> Tool:
         """The agent as a tool of another: a call runs it on a prompt and returns its answer.
 
-        Name and description are the agent's own by default. In memory, the tokens of the inner run
-        count in the result of the outer run. `on_action` answers approvals and questions of the
-        inner agent, as `resolve` does; without it, they are denied. In a durable chat, a call
-        spawns a child chat, which asks people itself.
+        Name and description are the agent's own by default. In memory, the inner run counts for the
+        result and the limits of the outer run, and ends at them. `on_action` answers approvals and
+        questions of the inner agent, as `resolve` does; without it, they are denied. In a durable
+        chat, a call spawns a child chat, which asks people itself.
         """
         return agent_tool(
             self, name=name, description=description, timeout=timeout, on_action=on_action
@@ -433,6 +434,7 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         resolve: Mapping[str, Resolution] | None = None,
         compact: bool = False,
         limits: Limits | None = None,
+        within: ToolContext[Any] | None = None,
     ) -> Run[OutputT]:
         """Run the agent on a prompt, or continue a history.
 
@@ -440,9 +442,10 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         have as `context.deps`. `resolve` answers, by call id, the actions of a run that ended with
         `requires_action`. `compact` summarizes the history first; if nothing else is to be done,
         the run ends after that. `limits` are those of the whole run; each takes precedence over the
-        agent's limit of a turn.
+        agent's limit of a turn. `within` is the context of the tool call that makes this run: the
+        run counts for the limits of the outer run, and ends at them, and when the call is stopped.
         """
-        return self._made_run(prompt, deps, history, resolve, compact, limits)
+        return self._made_run(prompt, deps, history, resolve, compact, limits, within)
 
     def _made_run(
         self,
@@ -452,6 +455,7 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         resolve: Mapping[str, Resolution] | None,
         compact: bool,
         limits: Limits | None,
+        within: ToolContext[Any] | None,
     ) -> Run[Any]:
         agent, deps = overridden(self), overridden_deps(self, deps)
         team = {name: overridden(member) for name, member in agent.team.items()}
@@ -462,7 +466,14 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         name = agent_after(messages) if len(team) > 1 else None
         current = team.get(name or agent.name, agent)
         return current._run_in(
-            team, prompt, messages, resolve or {}, compact, deps, limits or UNLIMITED
+            team,
+            prompt,
+            messages,
+            resolve or {},
+            compact,
+            deps,
+            limits or UNLIMITED,
+            _account_of(within),
         )
 
     def _within(self, limits: Limits) -> Agent[Any, Any]:
@@ -481,6 +492,7 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         compact: bool,
         deps: Any,
         limits: Limits,
+        outer: CallAccount | None,
     ) -> Run[Any]:
         """Run the agent as a member of a team, any of which may take the conversation over."""
         for member in team.values():
@@ -507,6 +519,7 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
             team=team,
             deps=deps,
             limits=limits,
+            outer=outer,
         )
         return Run(loop, inbox, self.policy.buffer)
 
@@ -534,13 +547,14 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         resolve: Mapping[str, Resolution] | None = None,
         compact: bool = False,
         limits: Limits | None = None,
+        within: ToolContext[Any] | None = None,
     ) -> RunResult[OutputT]:
         """Run the agent to the end, without `await`: for scripts and notebooks.
 
         Ctrl-C cancels the run. In an async program it would block the event loop: `await
         agent.run(…)` there.
         """
-        return result_of(self._made_run(prompt, deps, history, resolve, compact, limits))
+        return result_of(self._made_run(prompt, deps, history, resolve, compact, limits, within))
 
     @overload
     def stream_sync(
@@ -566,12 +580,13 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         resolve: Mapping[str, Resolution] | None = None,
         compact: bool = False,
         limits: Limits | None = None,
+        within: ToolContext[Any] | None = None,
     ) -> SyncRun[OutputT]:
         """Run the agent and iterate over its events, without `await`: for scripts and notebooks.
 
         The `result` of the returned iterator is available after the last event.
         """
-        return SyncRun(self._made_run(prompt, deps, history, resolve, compact, limits))
+        return SyncRun(self._made_run(prompt, deps, history, resolve, compact, limits, within))
 
     @entry_point("agent.chat")
     async def chat(
@@ -662,6 +677,15 @@ def _check_change(call: ToolCall, tool: Tool, arguments: Mapping[str, object]) -
         tool.arguments.check(arguments)
     except BadArguments as error:
         raise ConfigError(f"the changed arguments of {call.id} do not fit: {error}") from None
+
+
+def _account_of(within: ToolContext[Any] | None) -> CallAccount | None:
+    if within is None:
+        return None
+    if not isinstance(within, ToolContext):
+        kind = type(within).__name__
+        raise ConfigError(f"within is a {kind}: pass the ToolContext of the call")
+    return within._account
 
 
 def _checked(history: Sequence[Message]) -> tuple[Message, ...]:

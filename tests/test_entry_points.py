@@ -52,7 +52,7 @@ REPLACE: Any = Agent(model="demo").replace
         (lambda: AGENT(model="demo", instrument=True), "use holdfast.instrument(…)"),
         (lambda: AGENT(model="demo", capabilities=[]), "use tools=[…], provider_tools=[…]"),
         (lambda: AGENT(model="demo", event_stream_handler=1), "use `async for event in agent.ru"),
-        (lambda: RUN("x", usage=1), "use agent.as_tool() for an inner agent"),
+        (lambda: RUN("x", usage=1), "use within=context in a tool"),
         (lambda: RUN("x", event_stream_handler=1), "use `async for event in agent.run(…)`"),
         (lambda: AGENT(model="demo", max_turns=2), "use limits=Limits(steps=…)"),
         (lambda: AGENT(model="demo", functions=[]), "use tools=[…]"),

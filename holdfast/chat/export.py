@@ -33,10 +33,10 @@ from holdfast.kernel.messages import (
 )
 
 Format = Literal["jsonl", "markdown"]
-EXPORT_FORMAT: Final = 5
+EXPORT_FORMAT: Final = 6
 """Version of the export format. 2 added files; 3 added times of tool results and answers; 4 added
-evaluated instructions; 5 the limit that ended a turn."""
-READABLE_FORMATS: Final = frozenset({1, 2, 3, 4, 5})
+evaluated instructions; 5 the limit that ended a turn; 6 what tool calls used."""
+READABLE_FORMATS: Final = frozenset({1, 2, 3, 4, 5, 6})
 """Versions that can be parsed. Fields that an earlier version lacks are absent."""
 NAMED_LIMITS: Final = 5
 """Version since which a turn that ended at its limit of steps has the reason `limit`."""

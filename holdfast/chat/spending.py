@@ -46,7 +46,10 @@ class Spending(Struct):
     def _add_calls(self, results: Message) -> None:
         counted = 0  # end of the calls so far
         for part in results.parts:
-            if type(part) is not ToolResult or part.started_at is None or part.finished_at is None:
+            if type(part) is not ToolResult:
+                continue
+            self.steps += part.steps
+            if part.started_at is None or part.finished_at is None:
                 continue
             self.time += max(0, part.finished_at - max(part.started_at, counted))
             counted = max(counted, part.finished_at)

@@ -17,7 +17,7 @@ from holdfast.kernel.policy import Policy
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.prepare import Active, Project
 from holdfast.kernel.stop_guard import Guard
-from holdfast.kernel.tool import Tool
+from holdfast.kernel.tool import Tool, ToolContext
 from holdfast.kernel.type_parameters import HookDepsT
 
 
@@ -57,3 +57,4 @@ class RunArguments(TypedDict, total=False):
     resolve: Mapping[str, Any] | None
     compact: bool
     limits: Limits | None
+    within: ToolContext[Any] | None

@@ -100,9 +100,9 @@ async def _run_inside(
     history: Sequence[Message] = (),
     resolve: Mapping[str, Any] | None = None,
 ) -> RunResult[Any]:
-    """One run. Its usage counts as that of the outer run, however it ends."""
+    """One run. It counts for the outer run, and ends at the limits of that, too."""
     deps = deps_for(agent, context.deps)
-    run = agent.run(prompt, deps=deps, history=history, resolve=resolve or {})
+    run = agent.run(prompt, deps=deps, history=history, resolve=resolve or {}, within=context)
     try:
         async with run:
             async for event in run:
@@ -113,10 +113,6 @@ async def _run_inside(
         raise ToolFailed(f"{agent.name} failed: {error.failure.message}") from error
     except LimitExceeded as error:
         raise ToolFailed(f"no final answer. {error.limit.event}") from error
-    finally:
-        ended = run.ended_result
-        if ended is not None:
-            context.charge(ended.summary.usage)
 
 
 def as_child(tool: Tool) -> Tool:

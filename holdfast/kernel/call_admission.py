@@ -18,11 +18,13 @@ from msgspec import Struct
 
 from holdfast.kernel import tool_results
 from holdfast.kernel.approval import action, canonical
+from holdfast.kernel.call_account import CallAccount
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.decide import Approved, CallState, Doubtful
 from holdfast.kernel.events import Action, ToolFinished, ToolProgressed
 from holdfast.kernel.hook_context import Context
-from holdfast.kernel.messages import ToolCall, ToolResult, Usage
+from holdfast.kernel.limits import LimitReached, Totals
+from holdfast.kernel.messages import ToolCall, ToolResult
 from holdfast.kernel.policy import Calls
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.schema import BadArguments
@@ -117,8 +119,10 @@ class CallContext(Struct, frozen=True, kw_only=True):
     starting: Callable[[ToolCall, Tool], Awaitable[bool]] | None = None
     """Hook awaited before the function of a call with an effect is called; journals the start.
     False means that the call may no longer run."""
-    charge: Callable[[Usage], None] | None = None
-    """Callback for tokens that a call used."""
+    limit: Callable[[Totals], LimitReached | None] | None = None
+    """The limit that is reached, if any, given what the calls of the answer have used so far."""
+    outer: CallAccount | None = None
+    """Account of the outer call, if this run is within one."""
     finished: Callable[[ToolFinished], None] | None = None
     """Callback for the end of each call, after the event was emitted."""
 

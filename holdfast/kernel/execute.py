@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from holdfast.kernel import tool_results
 from holdfast.kernel.approval import canonical
+from holdfast.kernel.call_account import CallAccount, totals_of
 from holdfast.kernel.call_admission import (
     Admission,
     Admitted,
@@ -33,6 +34,7 @@ from holdfast.kernel.channel import Sink
 from holdfast.kernel.decide import AwaitingAction, CallState, Recorded, Started
 from holdfast.kernel.errors import ToolFailed
 from holdfast.kernel.events import Action, ToolFinished, ToolProgressed, ToolStarted
+from holdfast.kernel.limits import NOTHING_USED, LimitReached
 from holdfast.kernel.messages import ToolCall, ToolOutcome, ToolResult
 from holdfast.kernel.timer import call_later
 from holdfast.kernel.tool import Commit, CompletedAwaitable, Tool, ToolContext
@@ -56,6 +58,7 @@ class _Entry:
 
     __slots__ = (
         "abandoned",
+        "account",
         "began",
         "call",
         "checked",
@@ -72,6 +75,8 @@ class _Entry:
         self.call = call
         self.checked = checked
         self.parallel = isinstance(checked, ToolResult) or checked.parallel
+        self.account: CallAccount | None = None
+        """Usage of the call, if its function can charge any."""
         self.task: asyncio.Task[None] | None = None
         self.running = False
         """Whether its coroutine has been entered."""
@@ -123,7 +128,8 @@ class Batch:
         self._states = context.states
         self._context = context.context
         self._children = context.children
-        self._charge = context.charge
+        self._limit = context.limit
+        self._outer = context.outer
         self._starting = context.starting
         self._finished = context.finished
         self.writes: dict[str, tuple[Any, ...]] = {}
@@ -318,6 +324,8 @@ class Batch:
             seconds = self._loop.time() - entry.began
             finished_at = entry.started_at + round(seconds * 1_000_000)
             outcome = replace(outcome, started_at=entry.started_at, finished_at=finished_at)
+            if entry.account is not None:
+                outcome = _with_usage(outcome, entry.account)
         entry.outcome = outcome
         for timer in entry.timers:
             timer.cancel()
@@ -356,6 +364,8 @@ class Batch:
             return
         entry.stopped = (outcome, why)
         entry.task.cancel()
+        if entry.account is not None:
+            entry.account.stop()
         if entry.running:
             grace = self._box.limits.grace
             entry.timers.append(call_later(self._loop, grace, self._abandon, entry))
@@ -471,14 +481,23 @@ class Batch:
         if tool.timeout is not None and entry.began is not None:
             deadline = entry.began + tool.timeout
         report = self._report_from_thread if tool.in_thread else self._report
+        entry.account = CallAccount(self._limit_of_calls, self._outer)
         return ToolContext(
             entry.call.id,
             partial(report, entry),
             self._context,
             deadline=deadline,
             children=self._children,
-            charge=self._charge,
+            account=entry.account,
         )
+
+    def _limit_of_calls(self) -> LimitReached | None:
+        """The limit that is reached with what the calls have used so far, if any."""
+        if self._limit is None:
+            return None
+        accounts = [entry.account for entry in self._entries.values() if entry.account is not None]
+        used = [totals_of(account.usage, account.steps) for account in accounts]
+        return self._limit(sum(used, NOTHING_USED))
 
     def _report(self, entry: _Entry, text: str, data: object = None) -> Awaitable[None]:
         return self._show(entry, text, _encoded(data))
@@ -528,6 +547,12 @@ def _stopped(entry: _Entry, *, ended: bool) -> ToolResult:
     if entry.began is None:
         return tool_results.result(entry.call, *entry.stopped)
     return tool_results.stopped(entry.call, entry.tool, *entry.stopped, ended=ended)
+
+
+def _with_usage(result: ToolResult, account: CallAccount) -> ToolResult:
+    if account.usage is None and not account.steps:
+        return result
+    return replace(result, usage=account.usage, steps=account.steps)
 
 
 def _label(ready: Ready) -> str:

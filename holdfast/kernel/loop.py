@@ -17,6 +17,7 @@ from weakref import ref
 from holdfast.kernel import prepare, summary_checkpoint, tool_results
 from holdfast.kernel.answer import cut_by
 from holdfast.kernel.assemble import Assembly
+from holdfast.kernel.call_account import CallAccount, totals_of
 from holdfast.kernel.call_admission import CallContext
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.decide import (
@@ -60,7 +61,14 @@ from holdfast.kernel.history import History
 from holdfast.kernel.hook_context import ChatInfo, Context
 from holdfast.kernel.inbox import Inbox, Interrupted
 from holdfast.kernel.instructions import evaluate, instructions_due
-from holdfast.kernel.limits import UNLIMITED, LimitReached, Limits, Totals, reached
+from holdfast.kernel.limits import (
+    NOTHING_USED,
+    UNLIMITED,
+    LimitReached,
+    Limits,
+    Totals,
+    reached,
+)
 from holdfast.kernel.messages import (
     AskedBy,
     Injection,
@@ -89,7 +97,7 @@ from holdfast.kernel.observer import (
 from holdfast.kernel.output import Fits, Repair
 from holdfast.kernel.output_deltas import OutputDeltas
 from holdfast.kernel.prepare import PreparedAgent
-from holdfast.kernel.result import Ending, Failed, RunCounters, RunResult
+from holdfast.kernel.result import Ending, Failed, InnerRunCounters, RunCounters, RunResult
 from holdfast.kernel.retry_wait import Backoff, end_if_cancelled
 from holdfast.kernel.summarize import Summarizer
 from holdfast.kernel.summary_checkpoint import CompactionInput
@@ -122,6 +130,7 @@ class Loop:
         team: Mapping[str, Agent[Any, Any]],
         deps: Any = None,
         limits: Limits = UNLIMITED,
+        outer: CallAccount | None = None,
     ) -> None:
         self.result: RunResult[Any] | None = None
         self._team = team
@@ -138,6 +147,9 @@ class Loop:
         self._compaction = compaction
         self._limits = limits
         """Limits of this run."""
+        self._outer = outer
+        """Account of the tool call that this run is within, if any."""
+        self._is_limited = bool(limits) or outer is not None
         self._began = 0.0
         self._batch: Batch | None = None
         """Calls of the last answer, if its stream started some of them."""
@@ -148,7 +160,7 @@ class Loop:
         """Whether no step was made yet."""
         self._attempts = 0
         """Number of attempts at the last requested answer."""
-        self._counters = RunCounters()
+        self._counters = RunCounters() if outer is None else InnerRunCounters(outer)
         self._sink: Sink
         self._clock: Callable[[], float]
         self._caller: ModelCaller
@@ -181,6 +193,7 @@ class Loop:
         self._sink = sink
         self._clock = asyncio.get_running_loop().time
         self._prepare(sink)
+        leave = None if self._outer is None else self._outer.enter(self._interruption.request)
         self._observer.begins()
         self._began = self._clock()
         ending = Ending("error", KILLED)
@@ -191,6 +204,8 @@ class Loop:
             raise
         finally:
             # Nothing here waits: an event that is awaited in a cancelled task may never be sent.
+            if leave is not None:
+                leave()
             self._caller.close()
             self.result = self._end(ending, self._counters.summary(self._clock() - self._began))
             self._observer.turned(ending.reason, ending.failure)
@@ -281,7 +296,7 @@ class Loop:
         task = asyncio.current_task()
         while True:
             end_if_cancelled(task)
-            if self._interruption.requested:
+            if self._interruption.requested or (self._outer is not None and self._outer.stopped):
                 return await self._settle()
             ending = await self._step()
             if ending is not None:
@@ -329,7 +344,7 @@ class Loop:
         batch = self._batch
         early = batch is not None and batch.busy
         due = self._functions > 0 and instructions_due(self._agent, self._history)
-        limit = self._limit_of_run() if self._limits else None
+        limit = self._limit_of_run() if self._is_limited else None
         waits = self._inbox.steering or self._compaction or self._journal
         if not (early or waits or due or limit):
             return RESUMED if self._resumed else NO_FACTS
@@ -339,12 +354,20 @@ class Loop:
         steering = bool(self._inbox.steering)
         return Facts(steering, self._compaction, calls, due, limit=limit, resumed=self._resumed)
 
-    def _limit_of_run(self) -> LimitReached | None:
-        """The limit of this run that is reached, if any."""
+    def _limit_of_run(self, in_calls: Totals = NOTHING_USED) -> LimitReached | None:
+        """The limit of this run, or of an outer one, that is reached, if any.
+
+        `in_calls` is what calls without a committed result have used.
+        """
         summary = self._counters.summary(self._clock() - self._began)
-        usage = summary.usage
-        totals = Totals(summary.steps, usage.context, usage.cost or 0.0, summary.seconds)
-        return reached(self._limits, totals, "run")
+        used = totals_of(summary.usage, summary.steps) + Totals(seconds=summary.seconds) + in_calls
+        limit = reached(self._limits, used, "run")
+        return self._outer.limit() if limit is None and self._outer is not None else limit
+
+    def _limit_in_calls(self, used: Totals) -> LimitReached | None:
+        """The limit that is reached, if any, while calls run that have used this much."""
+        of_turn = self._prepared.rules.limits
+        return self._limit_of_run(used) or reached(of_turn, self._history.turn.used + used)
 
     def _context(self) -> Context:
         return Context(self._info, self._history.turn, lambda: self._history.messages, self._deps)
@@ -524,7 +547,8 @@ class Loop:
             context=context,
             active=self._active,
             states=self._journal,
-            charge=self._counters.usage,
+            limit=self._limit_in_calls,
+            outer=self._outer,
             finished=None if self._observer is UNOBSERVED_CHAT else self._on_finished,
         )
         return Batch(self._prepared.toolbox, self._sink, calls)

@@ -216,6 +216,10 @@ class ToolResult(Tagged, frozen=True, tag="result"):
     that a client or a provider ran."""
     finished_at: int | None = None
     """End of the call, in microseconds since 1970; None if unknown, as after a crash."""
+    usage: Usage | None = None
+    """Tokens and cost that the call used: those of the runs within it, and what it charged."""
+    steps: int = 0
+    """Number of model answers of the runs within the call."""
 
     @property
     def text(self) -> str:
@@ -407,7 +411,9 @@ def with_runtime(answer: Message, seconds: float) -> Message:
 
 def results_message(results: Sequence[ToolResult]) -> Message:
     """A message with the results of tool calls."""
-    return Message("tool", tuple(results), "results")
+    usages = [result.usage for result in results if result.usage is not None]
+    usage = sum(usages[1:], usages[0]) if usages else None
+    return Message("tool", tuple(results), "results", usage=usage)
 
 
 def injected(text: str, why: Injection | None = None) -> Message:
@@ -435,10 +441,10 @@ def note(text: str, limit: LimitReached | None = None) -> Message:
 
 # --- JSON ---------------------------------------------------------------------------------------
 
-MESSAGE_FORMAT: Final = 4
+MESSAGE_FORMAT: Final = 5
 """Version of the message format. 2 added the times of tool results and the runtime of answers; 3
-added evaluated instructions; 4 the limit that ended a turn."""
-READABLE_FORMATS: Final = frozenset({1, 2, 3, 4})
+added evaluated instructions; 4 the limit that ended a turn; 5 what tool calls used."""
+READABLE_FORMATS: Final = frozenset({1, 2, 3, 4, 5})
 """Versions that can be read. Each is the newest without what later ones added."""
 
 ESCAPE: Final = "\ue000"

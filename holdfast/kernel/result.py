@@ -7,6 +7,7 @@ from typing import Any, Generic, cast
 from msgspec import Struct
 
 from holdfast.kernel import answer
+from holdfast.kernel.call_account import CallAccount
 from holdfast.kernel.errors import Failure, HoldfastError
 from holdfast.kernel.events import Action, EndReason, Summary
 from holdfast.kernel.foreign_attributes import answer_foreign_attributes
@@ -59,12 +60,12 @@ class RunResult(Struct, Generic[OutputT], frozen=True):
 
     @property
     def steps(self) -> int:
-        """Number of answers of this run."""
+        """Number of answers of this run, and of the runs within its tool calls."""
         return self.summary.steps
 
     @property
     def usage(self) -> Usage:
-        """Tokens and cost of all model calls of this run."""
+        """Tokens and cost of all model calls of this run, and of the runs within its tool calls."""
         return self.summary.usage
 
     @property
@@ -136,7 +137,10 @@ class RunCounters:
             for part in message.parts:
                 if type(part) is ToolResult:
                     self._calls += 1
+                    self._steps += part.steps
                     self._errors += part.outcome in FAILED_OUTCOMES and not part.expected
+            if message.usage is not None:  # of the runs within the calls
+                self._usage += message.usage
 
     def usage(self, usage: Usage | None) -> None:
         """Count the usage of an attempt, including a failed one."""
@@ -146,3 +150,20 @@ class RunCounters:
     def summary(self, seconds: float) -> Summary:
         usage = self._usage
         return Summary(self._steps, self._calls, self._errors, usage, usage.cost, seconds)
+
+
+class InnerRunCounters(RunCounters):
+    """Counters of a run within a tool call, which count for the outer run at once."""
+
+    def __init__(self, outer: CallAccount) -> None:
+        super().__init__()
+        self._outer = outer
+
+    def message(self, message: Message) -> None:
+        super().message(message)
+        if message.kind == "answer" and message.visibility != "user":
+            self._outer.charge(steps=1)
+
+    def usage(self, usage: Usage | None) -> None:
+        super().usage(usage)
+        self._outer.charge(usage)

@@ -22,6 +22,7 @@ from typing import (
 
 from msgspec import Struct
 
+from holdfast.kernel.call_account import CallAccount
 from holdfast.kernel.entry_point import entry_point, level_of_caller
 from holdfast.kernel.errors import ConfigError, MissingDescription, ToolFailed
 from holdfast.kernel.foreign_attributes import answer_foreign_attributes
@@ -81,7 +82,7 @@ class ToolContext(Context[ContextDepsT]):
     ignored.
     """
 
-    __slots__ = ("_charge", "_children", "_report", "call_id", "deadline", "workspace")
+    __slots__ = ("_account", "_children", "_report", "call_id", "deadline", "workspace")
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class ToolContext(Context[ContextDepsT]):
         *,
         deadline: float | None = None,
         children: Children | None = None,
-        charge: Callable[[Usage], None] | None = None,
+        account: CallAccount | None = None,
         workspace: object = None,
     ) -> None:
         super().__init__(context.info, context.turn, lambda: context.history, context.deps)
@@ -102,15 +103,16 @@ class ToolContext(Context[ContextDepsT]):
         self.workspace = workspace
         self._children = children
         self._report = report
-        self._charge = charge
+        self._account = account
+        """Usage of the call; None outside of a run."""
 
     def charge(self, usage: Usage) -> None:
-        """Count tokens that the call used, as those of a model call, in the result of the run.
+        """Count tokens that the call used, as those of a model call.
 
-        A durable chat does not count them.
+        They count for the limits of the turn, of the run, and for the budgets of a durable chat.
         """
-        if self._charge is not None:
-            self._charge(usage)
+        if self._account is not None:
+            self._account.charge(usage)
 
     async def children(self) -> Sequence[Mapping[str, Any]]:
         """The agents that this chat has spawned, oldest first: id, name, title, status, error."""

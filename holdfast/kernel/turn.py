@@ -13,6 +13,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.kernel.call_account import totals_of
 from holdfast.kernel.limits import NOTHING_USED, Totals
 from holdfast.kernel.messages import Message, ToolCall, ToolResult
 from holdfast.kernel.model_context import estimate
@@ -175,18 +176,22 @@ def _request_of(turn: Turn, answer: Message) -> int:
 
 def _results(turn: Turn, message: Message) -> Turn:
     open, failures, stopped = turn.open, turn.failures, turn.stopped
-    passed = turn.passed
+    passed, steps = turn.passed, 0
     ran: tuple[tuple[int, int], ...] = ()
     for part in message.parts:
         if type(part) is ToolResult:
             open = _without(open, part.call_id)
             if part.started_at is not None and part.finished_at is not None:
                 ran += ((part.started_at, part.finished_at),)
+            steps += part.steps
             if part.outcome == "ok" or part.expected:
                 passed, failures = _pass(part.tool, passed, failures)
             elif part.outcome in FAILED_OUTCOMES and part.tool not in passed:
                 failures = _count(part.tool, turn.steps, failures)
             stopped = stopped or (part.stops and part.outcome == "ok")
+    used = _with_calls(turn.used, ran) if ran else turn.used
+    if steps or message.usage is not None:
+        used += totals_of(message.usage, steps)
     return replace(
         turn,
         length=turn.length + 1,
@@ -197,7 +202,7 @@ def _results(turn: Turn, message: Message) -> Turn:
         failures=failures,
         passed=passed,
         size=turn.size + estimate(message),
-        used=_with_calls(turn.used, ran) if ran else turn.used,
+        used=used,
     )
 
 

@@ -534,7 +534,7 @@ class Runner:
         )
         if fenced.names_files:
             request = replace(request, messages=await fenced.with_files(request.messages))
-        return request, self._journal.new_batch(prepared.toolbox, self._active, context).offer
+        return request, self._journal.new_batch(prepared, self._active, context).offer
 
     async def _commit_answer(self, leftover: Leftover) -> None:
         """Commit a complete answer. Repeated after a failed commit: the answer was paid for."""
@@ -646,7 +646,7 @@ class Runner:
                 self._active = await active_tools(agent, before, self._scope.interruption)
             except Interrupted:
                 raise Stopped from None
-        return self._journal.new_batch(self._agent.prepared.toolbox, self._active, fenced.context())
+        return self._journal.new_batch(self._agent.prepared, self._active, fenced.context())
 
     async def _refuse_calls(self, calls: Sequence[ToolCall], exclusive: str) -> None:
         """Refuse the calls of an answer in which an exclusive tool is not the only call."""

@@ -16,13 +16,15 @@ from holdfast.chat.rows import JournalCall
 from holdfast.chat.transitions import runner
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel import tool_results
-from holdfast.kernel.call_admission import CallContext, Toolbox
+from holdfast.kernel.call_admission import CallContext
 from holdfast.kernel.decide import Approved, AwaitingAction, CallState, Doubtful, Recorded
 from holdfast.kernel.events import Action, ToolFinished
 from holdfast.kernel.execute import Batch
 from holdfast.kernel.hook_context import Context
+from holdfast.kernel.limits import reached
 from holdfast.kernel.messages import ToolCall, ToolResult, user_message
 from holdfast.kernel.observer import UNOBSERVED_CHAT, ToolCallOutcome
+from holdfast.kernel.prepare import PreparedAgent
 from holdfast.kernel.tool import Tool
 from holdfast.worker.fenced_chat import ChatMoved
 from holdfast.worker.options import MICRO
@@ -67,8 +69,11 @@ class CallJournal:
 
     # --- the batch ---
 
-    def new_batch(self, toolbox: Toolbox, active: frozenset[str] | None, context: Context) -> Batch:
+    def new_batch(
+        self, prepared: PreparedAgent, active: frozenset[str] | None, context: Context
+    ) -> Batch:
         """Return a batch for the calls of an answer, none of which has started here."""
+        limits = prepared.rules.limits
         fenced = self._fenced
         self._start_errors.clear()
         calls = CallContext(
@@ -78,8 +83,9 @@ class CallJournal:
             children=fenced.children,
             starting=self._on_start,
             finished=self._on_finished,
+            limit=lambda used: reached(limits, fenced.history.turn.used + used),
         )
-        self.batch = Batch(toolbox, self._screen, calls)
+        self.batch = Batch(prepared.toolbox, self._screen, calls)
         return self.batch
 
     def take_batch(self) -> Batch | None:

@@ -36,7 +36,7 @@ async def test_tokens_of_the_inner_run_count_in_the_result_of_the_outer_run() ->
     )
     result = await outer.run("?")
     assert (result.summary.usage.input, result.summary.usage.output) == (6, 9)
-    assert result.summary.steps == 2
+    assert result.summary.steps == 3
 
 
 async def test_tokens_of_an_inner_run_that_failed_count_too() -> None:

@@ -81,6 +81,13 @@ def history_length(context: ToolContext) -> int:
     return len(context.history)
 
 
+@tool
+async def delegate(context: ToolContext[Shop], task: str) -> str:
+    """Another agent, within the call."""
+    result = await Agent("demo").run(task, within=context, limits=Limits(steps=3))
+    return result.text
+
+
 def plain(city: str) -> str:
     """A function that is not decorated."""
     return city
@@ -94,7 +101,7 @@ async def tools_keep_their_signature(context: ToolContext[Shop]) -> None:
     assert_type(await price(tool_context(Shop("test", {})), "tea"), int)
 
 
-TOOLS = [double, price, refund, history_length]
+TOOLS = [double, price, refund, history_length, delegate]
 BY_SCHEMA: Tool = Tool(name="ask", schema={"type": "object"}, action="answer")
 
 # --- Types of agents -----------------------------------------------------------------------------

@@ -65,6 +65,7 @@ Agent(model="demo", system_prompt="Be brief.")  # refused
 Agent(model="demo", instructions=5)  # refused
 Agent("demo", "Be brief.")  # refused
 shop.replace(colour="blue")  # refused
+clerk.run("?", within=Invoice(5))  # refused
 shop.replace(effort="enormous")  # refused
 tool(effect="pur")  # refused
 

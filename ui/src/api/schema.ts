@@ -1045,6 +1045,10 @@ export interface Schemas {
     started_at?: number | null;
     /** @default null */
     finished_at?: number | null;
+    /** @default null */
+    usage?: Schemas["Usage"] | null;
+    /** @default 0 */
+    steps?: number;
   };
   /** A tool call started to run. */
   ToolStarted: {
