@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from holdfast.cli.mistakes import Mistakes
+from holdfast.cli.config_mistakes import Mistakes
 from holdfast.cli.settings import settings_of
 from tests.server import reference
 from tests.test_docs import DOCUMENTS, ROOT

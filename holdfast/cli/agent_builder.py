@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from holdfast.agent import Agent
 from holdfast.cli.agent_fields import ModelNames, check_names, field_values
+from holdfast.cli.config_mistakes import Mistakes
 from holdfast.cli.import_tools import load_tools
-from holdfast.cli.mistakes import Mistakes
 from holdfast.cli.server_models import ServerModels
 from holdfast.cli.settings import AgentSettings
 from holdfast.cli.user_modules import find_object

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import NODEFAULT, Struct, structs
 
 from holdfast.agent import Agent
-from holdfast.cli.mistakes import Mistakes
+from holdfast.cli.config_mistakes import Mistakes
 from holdfast.cli.toml_values import in_words, members
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.keywords import FOREIGN_KEYWORDS

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal, Protocol
 
 from holdfast.agent import Resolution, approve
-from holdfast.cli import wording
+from holdfast.cli import run_texts
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.errors import FormatError
 from holdfast.kernel.escape import escape
@@ -135,7 +135,7 @@ class Asker:
     async def _decision(self, terminal: Terminal, action: Action, seen: bool) -> str:
         """The user's decision on a call, after viewing as much of it as they want."""
         preview = action.preview or ""
-        view = "[v]iew all of it, " if seen and not wording.seen_whole(preview) else ""
+        view = "[v]iew all of it, " if seen and not run_texts.seen_whole(preview) else ""
         tool = escape(action.call.tool)
         always = "" if action.again else f"[a]lways for {tool} in this {self._within}, "
         question = f"Allow? [y]es, [n]o, {always}{view}or type what to do instead: "

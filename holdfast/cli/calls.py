@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from holdfast.cli import wording
+from holdfast.cli import run_texts
 from holdfast.cli.terminal import OutputStream
 from holdfast.cli.transcript import TranscriptWriter
 from holdfast.cli.wrap import folded
@@ -48,7 +48,7 @@ class CallWriter:
 
     def began(self, call_id: str, tool: str) -> None:
         """The model has started to write a call."""
-        self._calls[call_id] = CallDisplay(wording.short(tool, MAX_TOOL_NAME))
+        self._calls[call_id] = CallDisplay(run_texts.short(tool, MAX_TOOL_NAME))
         self.written(call_id)
 
     def written(self, call_id: str) -> None:
@@ -58,7 +58,7 @@ class CallWriter:
 
     def called(self, call: ToolCall) -> None:
         """The model has written a call."""
-        title = self._one_line(wording.spelled(call.tool, call.arguments))
+        title = self._one_line(run_texts.spelled(call.tool, call.arguments))
         entry = self._calls[call.id] = CallDisplay(title)
         if call.provider_executed:  # no start event will follow
             self._head(entry)
@@ -90,7 +90,7 @@ class CallWriter:
             return
         if call.progress > MAX_PROGRESS_LINES:
             return
-        lines, more = wording.first_lines(text, MAX_PROGRESS_LINES - call.progress)
+        lines, more = run_texts.first_lines(text, MAX_PROGRESS_LINES - call.progress)
         call.last = lines[-1] if lines else call.last
         if more:
             lines.append("… (more)")
@@ -101,29 +101,29 @@ class CallWriter:
         call = self._call(result.call_id, result.tool)
         del self._calls[result.call_id]
         self._running.pop(result.call_id, None)
-        text = wording.content(result)
+        text = run_texts.content(result)
         if result.outcome == "ok" and (call.progress or call.preview is not None):
             self._seen_before(call, text, seconds)
             return
-        is_diff = result.outcome == "ok" and wording.is_diff(text)
-        lines, more = wording.first_lines(text, MAX_DIFF_LINES if is_diff else MAX_RESULT_LINES)
+        is_diff = result.outcome == "ok" and run_texts.is_diff(text)
+        lines, more = run_texts.first_lines(text, MAX_DIFF_LINES if is_diff else MAX_RESULT_LINES)
         words = ""
         if result.outcome != "ok":
             words = lines.pop(0).removeprefix(f"{result.tool} failed: ") if lines else ""
-        elif more and (words := wording.summary_of(text)):
+        elif more and (words := run_texts.summary_of(text)):
             more -= 1
         shown = [self._changed(line) if is_diff else self._dim(line) for line in lines]
         if shown and more:
-            shown.append(self._dim(wording.more(more)))
+            shown.append(self._dim(run_texts.more(more)))
         ending = self._ending(call, result.outcome, seconds, words)
         self._transcript.lines(*self._folded(ending), *(f"  {line}" for line in shown))
 
     def _seen_before(self, call: CallDisplay, text: str, seconds: float) -> None:
         """End of a call whose progress was shown: the last line of its result tells the outcome."""
-        *tail, last = wording.last_lines(text, MAX_TAIL_LINES + 1) or [""]
+        *tail, last = run_texts.last_lines(text, MAX_TAIL_LINES + 1) or [""]
         if call.progress > MAX_PROGRESS_LINES:
             self._below(call, [self._dim(line) for line in tail])
-        if last == call.last or (wording.is_diff(text) and not wording.summary_of(text)):
+        if last == call.last or (run_texts.is_diff(text) and not run_texts.summary_of(text)):
             last = ""
         timed = last.startswith("[")  # such as a command's exit code, which includes the time
         ending = self._ending(call, "ok", 0.0 if timed else seconds, last)
@@ -134,15 +134,15 @@ class CallWriter:
         below = self._transcript.about is call
         head = [] if below else [call.title]
         if outcome != "ok":
-            head.append(wording.OUTCOME_WORDS[outcome])
+            head.append(run_texts.OUTCOME_WORDS[outcome])
         if seconds > 0.1:
-            head.append(wording.duration(seconds))
-        parts = [", ".join(head), wording.cut(words, wording.MAX_LINE_SHOWN)]
-        mark = self._status.style(*wording.marks(outcome))
+            head.append(run_texts.duration(seconds))
+        parts = [", ".join(head), run_texts.cut(words, run_texts.MAX_LINE_SHOWN)]
+        mark = self._status.style(*run_texts.marks(outcome))
         return f"{'  ' if below else ''}{mark} {': '.join(filter(None, parts))}".rstrip()
 
     def _call(self, call_id: str, tool: str) -> CallDisplay:
-        return self._calls.setdefault(call_id, CallDisplay(wording.short(tool, MAX_TOOL_NAME)))
+        return self._calls.setdefault(call_id, CallDisplay(run_texts.short(tool, MAX_TOOL_NAME)))
 
     # --- lines ---
 
@@ -159,13 +159,13 @@ class CallWriter:
             self._transcript.lines(*(f"  {line}" for line in lines), about=call)
 
     def _preview(self, text: str) -> list[str]:
-        shown, more = wording.previewed(text)
+        shown, more = run_texts.previewed(text)
         if any(line.startswith("@@ ") for line in shown):
             shown = [self._diff_line(line) for line in shown]
-        return [*shown, self._dim(wording.more(more))] if more else shown
+        return [*shown, self._dim(run_texts.more(more))] if more else shown
 
     def _diff_line(self, line: str) -> str:
-        for start, style in wording.DIFF_STYLES.items():
+        for start, style in run_texts.DIFF_STYLES.items():
             if line.startswith(start):
                 return self._status.style(style, line)
         return line
@@ -178,14 +178,14 @@ class CallWriter:
 
     def _cut(self, line: str) -> str:
         """Cut to one line of a terminal; elsewhere to the maximum length."""
-        return wording.cut(
-            line, self._status.width - 5 if self._status.terminal else wording.MAX_LINE_SHOWN
+        return run_texts.cut(
+            line, self._status.width - 5 if self._status.terminal else run_texts.MAX_LINE_SHOWN
         )
 
     def _folded(self, line: str) -> list[str]:
         return folded(line, self._status.width) if self._status.terminal else [line]
 
     def _one_line(self, text: str) -> str:
-        return wording.short(
-            text, self._status.width - 3 if self._status.terminal else wording.MAX_LINE_SHOWN
+        return run_texts.short(
+            text, self._status.width - 3 if self._status.terminal else run_texts.MAX_LINE_SHOWN
         )

@@ -7,9 +7,9 @@ from contextlib import aclosing
 
 from holdfast.chat import doctor
 from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.run_texts import count
 from holdfast.cli.target import database_of, refuse_missing
 from holdfast.cli.trust_prompt import ensure_trusted
-from holdfast.cli.wording import count
 from holdfast.config import ChatTarget
 from holdfast.kernel.escape import escape
 from holdfast.kernel.ports import wall_clock

@@ -8,7 +8,7 @@ from holdfast.chat.export import jsonl
 from holdfast.chat.journal import NO_RESULT_TEXT
 from holdfast.chat.rows import Status, Stored
 from holdfast.chat.snapshots import Snapshot
-from holdfast.cli.agents import DEFAULT_AGENT
+from holdfast.cli.agent_registry import DEFAULT_AGENT
 from holdfast.kernel.errors import FormatError
 from holdfast.kernel.messages import Message, Value, decode, load
 from holdfast.kernel.tool_results import result

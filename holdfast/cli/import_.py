@@ -13,9 +13,9 @@ from holdfast.chat.snapshots import Snapshot
 from holdfast.cli.chat_source import DIRECTORY_LABEL
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.history_to_chat import exported, is_history
+from holdfast.cli.run_texts import count
 from holdfast.cli.target import ask_instead, asking, database_of, say_which, server_of, writing
 from holdfast.cli.trust_prompt import ensure_trusted_settings
-from holdfast.cli.wording import count
 from holdfast.config import ImportOptions
 from holdfast.kernel.errors import ConfigError, FormatError
 from holdfast.kernel.escape import escape
@@ -94,7 +94,7 @@ async def _restore(sources: Sequence[ExportFile], options: ImportOptions) -> Non
 async def _in_database(sources: Sequence[ExportFile], options: ImportOptions) -> None:
     """Import into a database as a server with these settings would."""
     from holdfast.cli.agent_builder import BaseDirectories
-    from holdfast.cli.agents import complete_agents
+    from holdfast.cli.agent_registry import complete_agents
     from holdfast.cli.settings import read_settings
     from holdfast.host import serving
     from holdfast.server.access_policy import LOCAL

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.run_texts import columns
 from holdfast.cli.settings import HoldfastSettings, base_urls_of, read_settings
-from holdfast.cli.trust import SETTINGS_FILE, Untrusted
-from holdfast.cli.wording import columns
+from holdfast.cli.settings_trust import SETTINGS_FILE, Untrusted
 from holdfast.config import data_directory, default_model
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.messages import Value, encode

@@ -24,7 +24,7 @@ from holdfast.cli import main as program
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.serve import run_until_stopped
 from holdfast.cli.serve_config import ServeConfig, resolve_config
-from holdfast.cli.trust import SETTINGS_FILE
+from holdfast.cli.settings_trust import SETTINGS_FILE
 from holdfast.cli.user_modules import is_users
 from holdfast.config import ServeOptions
 

@@ -10,9 +10,9 @@ from typing import Final
 
 from holdfast.cli.account_backends import AUDIT_ADDRESS
 from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.run_texts import count
 from holdfast.cli.target import database_of, key_file, refuse_missing, writing
 from holdfast.cli.trust_prompt import ensure_trusted
-from holdfast.cli.wording import count
 from holdfast.config import ChatTarget
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import Ports

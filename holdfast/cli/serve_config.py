@@ -13,8 +13,8 @@ from msgspec import structs
 
 from holdfast.agent import Agent
 from holdfast.cli.agent_builder import BaseDirectories
-from holdfast.cli.agents import DEFAULT_AGENT, AgentRegistry, AgentSources, NamedInPython
-from holdfast.cli.mistakes import Mistakes
+from holdfast.cli.agent_registry import DEFAULT_AGENT, AgentRegistry, AgentSources, NamedInPython
+from holdfast.cli.config_mistakes import Mistakes
 from holdfast.cli.python_agents import PythonAgents
 from holdfast.cli.python_deps import load_deps
 from holdfast.cli.replica_link import cluster_secret

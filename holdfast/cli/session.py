@@ -12,7 +12,7 @@ import anyio
 
 from holdfast.chat.rows import Deliver, Queued, Rule, Status
 from holdfast.chat.snapshots import Pending, Snapshot
-from holdfast.cli import wording
+from holdfast.cli import run_texts
 from holdfast.cli.ask import Asker
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.screen import SplitScreen
@@ -268,7 +268,7 @@ class ChatSession:
     async def _do_messages(self, _: SlashCommand) -> None:
         for one in await self._in_chat().messages(limit=MAX_LISTED):
             self._view.row(
-                f"{one.number:>4}  {one.message.role:<9} {wording.headline(one.message)}"
+                f"{one.number:>4}  {one.message.role:<9} {run_texts.headline(one.message)}"
             )
 
     async def _do_fork(self, command: SlashCommand) -> None:
@@ -426,8 +426,8 @@ def _on(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]
 
 
 def _title(chat: Snapshot, width: int = EXCERPT_WIDTH) -> str:
-    return wording.short(chat.title or "untitled", width)
+    return run_texts.short(chat.title or "untitled", width)
 
 
 def _short(text: str) -> str:
-    return wording.short(text, EXCERPT_WIDTH)
+    return run_texts.short(text, EXCERPT_WIDTH)

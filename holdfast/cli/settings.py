@@ -17,9 +17,9 @@ from msgspec import Struct, structs
 from holdfast.agent import Agent
 from holdfast.chat.budgets import NO_BUDGETS, Budgets
 from holdfast.cli.agent_fields import model_names, read_fields
-from holdfast.cli.mistakes import Mistakes
+from holdfast.cli.config_mistakes import Mistakes
+from holdfast.cli.settings_trust import SETTINGS_FILE, find_settings, refuse_untrusted
 from holdfast.cli.toml_values import read_struct
-from holdfast.cli.trust import SETTINGS_FILE, find_settings, refuse_untrusted
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.limits import Limits
 from holdfast.kernel.suggest import did_you_mean, unknown_name

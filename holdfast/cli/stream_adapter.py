@@ -17,7 +17,7 @@ from holdfast.chat.stream import (
     StreamEvent,
     Superseded,
 )
-from holdfast.cli import wording
+from holdfast.cli import run_texts
 from holdfast.kernel.events import (
     Action,
     Delivered,
@@ -287,7 +287,7 @@ class StreamAdapter:
             shown.clear()
 
     def _count(self, more: Summary) -> None:
-        self._turn = wording.together(self._turn, more)
+        self._turn = run_texts.together(self._turn, more)
 
     # --- live output ---
 
@@ -319,7 +319,7 @@ class StreamAdapter:
         for one in queue:
             if self._echo and one.id not in before:
                 when = _WAITS_FOR[one.deliver]
-                words = wording.short(one.message.text, EXCERPT_WIDTH)
+                words = run_texts.short(one.message.text, EXCERPT_WIDTH)
                 self._view.note(f"· queued until {when}: {words}")
 
 

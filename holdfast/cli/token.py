@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.cli.account_backends import Accounts, DatabaseAccounts, ServerAccounts, TokenRequest
 from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.run_texts import columns
 from holdfast.cli.target import (
     ask_instead,
     asking,
@@ -24,7 +25,6 @@ from holdfast.cli.target import (
     writing,
 )
 from holdfast.cli.trust_prompt import ensure_trusted
-from holdfast.cli.wording import columns
 from holdfast.config import ChatTarget, TokenOptions
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.escape import escape

@@ -9,7 +9,7 @@ from typing import Any, Final, Union, get_args, get_origin
 import msgspec
 from msgspec import structs
 
-from holdfast.cli.mistakes import Mistakes
+from holdfast.cli.config_mistakes import Mistakes
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.suggest import unknown_name
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from holdfast.cli import wording
+from holdfast.cli import run_texts
 from holdfast.cli.markdown import Markdown
 from holdfast.cli.terminal import ERASE, OutputStream, StreamEscaper
 from holdfast.cli.wrap import Wrap
@@ -192,7 +192,9 @@ class TranscriptWriter:
         if not self._status.cursor:
             return
         seconds = int(self.clock() - self._since)
-        line = wording.cut(f"· {what}…{f' {seconds} s' if seconds else ''}", self._status.width - 1)
+        line = run_texts.cut(
+            f"· {what}…{f' {seconds} s' if seconds else ''}", self._status.width - 1
+        )
         if line == self._drawn:
             return
         if not self._drawn:
@@ -227,5 +229,5 @@ class TranscriptWriter:
             self._status.write(ERASE)
             self._status.flush()
         if what == "thinking" and self._status.terminal:
-            took = wording.duration(self.clock() - self._since)
+            took = run_texts.duration(self.clock() - self._since)
             self.lines(self._status.style("dim", f"· thought for {took}"))

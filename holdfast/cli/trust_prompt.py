@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from holdfast.cli.controlling_terminal import Tty
-from holdfast.cli.trust import (
+from holdfast.cli.run_texts import count
+from holdfast.cli.settings_trust import (
     LocalSettings,
     Untrusted,
     find_settings,
@@ -17,7 +18,6 @@ from holdfast.cli.trust import (
     refuse_untrusted,
     trust,
 )
-from holdfast.cli.wording import count
 from holdfast.config import ChatTarget
 from holdfast.kernel.escape import escape
 
@@ -62,7 +62,7 @@ def _terminal() -> Tty | None:
 
 async def ask_to_trust(found: LocalSettings, data: str, terminal: Terminal) -> None:
     """Show the file and what it does. A yes is remembered, anything else raises `Untrusted`."""
-    from holdfast.cli.mistakes import Mistakes
+    from holdfast.cli.config_mistakes import Mistakes
     from holdfast.cli.settings import parse_settings
     from holdfast.cli.target import create_data_directory
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
-from holdfast.cli import wording
+from holdfast.cli import run_texts
 from holdfast.cli.calls import CallWriter
 from holdfast.cli.terminal import OutputStream, TextStyle
 from holdfast.cli.transcript import TranscriptWriter
@@ -89,9 +89,9 @@ class View:
             case Compacting(delta=delta):
                 self._compacting(begins=not delta)
             case Compacted():
-                self._print(f"· {wording.compacted(event)}", "dim")
+                self._print(f"· {run_texts.compacted(event)}", "dim")
             case Delivered(why, messages):
-                self._print(f"→ {wording.delivered(why, messages)}", "dim")
+                self._print(f"→ {run_texts.delivered(why, messages)}", "dim")
             case OutputDelta():
                 pass  # its text is shown
             case HandedOver(to=to):
@@ -109,8 +109,8 @@ class View:
 
     def row(self, text: str) -> None:
         """Show a row of a list, cut to one line of the terminal."""
-        width = self._status.width if self._status.terminal else wording.MAX_LINE_SHOWN
-        self._print(wording.short(text, width), "dim")
+        width = self._status.width if self._status.terminal else run_texts.MAX_LINE_SHOWN
+        self._print(run_texts.short(text, width), "dim")
 
     def show_prompt(self, text: str) -> None:
         """Show a message of the user."""
@@ -194,14 +194,14 @@ class View:
 
     def _retry(self, event: Retrying) -> None:
         shown = self._transcript.give_up_text()
-        when = f"in {wording.duration(event.delay)}" if event.delay >= 0.1 else "now"
+        when = f"in {run_texts.duration(event.delay)}" if event.delay >= 0.1 else "now"
         message = escape(event.message).rstrip(".")
         self._print(f"↻ {message}; attempt {event.attempt + 1} of {event.of} {when}", "yellow")
         again = event.attempt > 1 and event.message == self._retried
         self._retried = event.message
         if event.detail and not again:
             detail = event.detail.removeprefix("ProviderError: ")
-            self._print(f"  {wording.short(detail, wording.MAX_LINE_SHOWN)}", "dim")
+            self._print(f"  {run_texts.short(detail, run_texts.MAX_LINE_SHOWN)}", "dim")
         if shown:  # even with --quiet: it looks like the answer
             self._print("  The text above is void.", "yellow", always=True)
 
@@ -215,18 +215,18 @@ class View:
         self._transcript.end_text()
         self._transcript.settle()
         self._calls.rest()
-        self._total = wording.together(self._total, event.summary)
+        self._total = run_texts.together(self._total, event.summary)
         match event.reason:
             case "error":
                 self._fail(event.failure)
             case "interrupted":
                 self._print("Interrupted.", "yellow")
             case "limit":
-                self._print(wording.limit_note(event.limit, self._durable), "yellow", always=True)
+                self._print(run_texts.limit_note(event.limit, self._durable), "yellow", always=True)
                 self._sum(self._total)
             case "stop" | "stop_after_tool":
                 if event.cut_by is not None:
-                    self._print(wording.TRUNCATION_NOTES[event.cut_by], "yellow", always=True)
+                    self._print(run_texts.TRUNCATION_NOTES[event.cut_by], "yellow", always=True)
                 self._sum(self._total)
             case "requires_action":
                 pass  # reported where the user is asked
@@ -237,14 +237,14 @@ class View:
         """Show the usage, unless it was just a question and an answer."""
         much = summary.steps > 1 or summary.tool_calls or summary.seconds >= 10
         if self._status.terminal and much:
-            self._print(wording.summed(summary), "dim")
+            self._print(run_texts.summed(summary), "dim")
 
     def _fail(self, failure: Failure | None) -> None:
         if failure is None:
             self._print("✗ The run failed.", "red", always=True)
             return
         self._print(f"✗ {escape(failure.message)}", "red", always=True)
-        if hint := wording.FAILURE_HINTS.get(failure.kind):
+        if hint := run_texts.FAILURE_HINTS.get(failure.kind):
             self._print(f"  {hint}", "bold", always=True)
         facts = failure.kind if failure.status is None else f"{failure.kind}, {failure.status}"
         if failure.detail and failure.message not in failure.detail:

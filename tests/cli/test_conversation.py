@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Agent, Tool, tool
 from holdfast.cli.ask import ApprovalMode, Asker
-from holdfast.cli.run_until_idle import Conversation
+from holdfast.cli.conversation import Conversation
 from holdfast.cli.signals import SIGNALS
 from holdfast.events import Event, RunEnded
 from holdfast.hooks import Context, Rewrite

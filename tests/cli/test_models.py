@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from holdfast.cli.models import main, table
-from holdfast.cli.trust import find_settings, trust
+from holdfast.cli.settings_trust import find_settings, trust
 from holdfast.kernel.errors import ConfigError
 from holdfast.providers import profile_lookup
 from holdfast.providers.model_factory import DEMO_NAME

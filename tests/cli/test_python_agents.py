@@ -12,8 +12,8 @@ import pytest
 
 from holdfast import Agent, Limits
 from holdfast.cli.agent_builder import BaseDirectories
-from holdfast.cli.agents import complete_agents
-from holdfast.cli.mistakes import Mistakes
+from holdfast.cli.agent_registry import complete_agents
+from holdfast.cli.config_mistakes import Mistakes
 from holdfast.cli.python_agents import agents_of_program, load_agents
 from holdfast.cli.settings import settings_of
 from holdfast.errors import ConfigError

@@ -13,9 +13,9 @@ from msgspec import structs
 from holdfast.agent import Agent
 from holdfast.chat.budgets import Budgets
 from holdfast.cli.agent_builder import SERVER_INSTRUCTIONS, BaseDirectories
-from holdfast.cli.agents import DEFAULT_AGENT, complete_agents
+from holdfast.cli.agent_registry import DEFAULT_AGENT, complete_agents
 from holdfast.cli.settings import AgentSettings, HoldfastSettings, read_settings
-from holdfast.cli.trust import Untrusted, find_settings, trust
+from holdfast.cli.settings_trust import Untrusted, find_settings, trust
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.limits import Limits
 from holdfast.kernel.prepare import model_of

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.wording import cut
+from holdfast.cli.run_texts import cut
 from holdfast.cli.wrap import Wrap, cells, folded
 
 

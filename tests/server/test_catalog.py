@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.agent import Agent
 from holdfast.cli.agent_builder import BaseDirectories
-from holdfast.cli.agents import complete_agents
+from holdfast.cli.agent_registry import complete_agents
 from holdfast.cli.settings import HoldfastSettings
 from holdfast.kernel.policy import ContextLimits, Policy
 from holdfast.kernel.tool import tool

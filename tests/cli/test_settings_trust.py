@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.config_mistakes import Mistakes
 from holdfast.cli.main import main
-from holdfast.cli.mistakes import Mistakes
 from holdfast.cli.serve_config import resolve_config
 from holdfast.cli.settings import parse_settings
+from holdfast.cli.settings_trust import Untrusted, find_settings, is_trusted, trust
 from holdfast.cli.target import ask_instead
-from holdfast.cli.trust import Untrusted, find_settings, is_trusted, trust
 from holdfast.cli.trust_prompt import MAX_LINES_SHOWN, ask_to_trust, effects_of, shown
 from holdfast.config import ChatTarget, ServeOptions
 from holdfast.kernel.errors import ConfigError

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.cli.wording import headline
+from holdfast.cli.run_texts import headline
 from holdfast.kernel.messages import Message, Text, ToolCall, ToolResult
 
 CALL = ToolCall("c1", "write_file", '{"path": "big')

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from holdfast.agent import Agent
 from holdfast.cli.agent_builder import AgentBuilder, AgentSource, BaseDirectories
 from holdfast.cli.agent_fields import check_names
-from holdfast.cli.mistakes import Mistakes
+from holdfast.cli.config_mistakes import Mistakes
 from holdfast.cli.python_agents import NotCalledYet, PythonAgents
 from holdfast.cli.server_models import ServerModels, title_models
 from holdfast.cli.settings import AgentSettings, HoldfastSettings
