@@ -111,7 +111,7 @@ FAILURE_KINDS: Final[Mapping[FailureKind, KindFacts]] = {
     "empty_response": KindFacts(True, False, "{model} returned an empty answer."),
     "network": KindFacts(True, True, "{model} cannot be reached."),
     "server": KindFacts(True, True, "{model} had an internal error."),
-    "prepare": KindFacts(True, False, "The agent could not prepare its request."),
+    "prepare": KindFacts(True, False, "A function of the agent failed."),
     "still_over_limit": KindFacts(
         False,
         False,
@@ -334,7 +334,8 @@ class InvalidOutput(ModelError):
 
 
 class PrepareError(ModelError):
-    """A hook that helps to build the request raised, or the provider of the deps.
+    """A hook that helps to build the request, or that checks the answer, raised, or the provider of
+    the deps.
 
     `retryable`: whether the error may pass.
     """
@@ -346,7 +347,7 @@ class PrepareError(ModelError):
         self.retryable = retryable
         if agent is not None:
             named = agent.replace("{", "{{").replace("}", "}}")
-            self.sentence = f"The agent {named} could not prepare its request."
+            self.sentence = f"A function of the agent {named} failed."
 
 
 class ProviderError(ModelError):

@@ -15,8 +15,8 @@ from holdfast.errors import ConfigError, ProviderError, RunFailed, StoreError
 from holdfast.hooks import Context
 from holdfast.kernel.errors import EmptyResponse, classify
 from holdfast.kernel.hook_call import may_pass
-from holdfast.testing import ScriptedModel
-from tests.kernel.runs import now, outcome, scripted
+from holdfast.testing import ScriptedModel, call
+from tests.kernel.runs import act, now, outcome, scripted
 
 
 class LibraryError(KeyError):
@@ -41,7 +41,7 @@ async def test_a_mistake_in_a_hook_ends_the_run_at_once(
     assert now() == began
     assert result.failure is not None
     assert (result.failure.kind, result.failure.retryable) == ("prepare", False)
-    assert result.failure.message == "The agent clerk could not prepare its request."
+    assert result.failure.message == "A function of the agent clerk failed."
     assert "no attribute 'ownr' (test_hook_errors.py, line " in result.failure.detail
     (record,) = caplog.records
     assert (record.levelno, record.name) == (logging.WARNING, "holdfast")
@@ -126,3 +126,14 @@ def test_a_sentence_without_a_model_begins_with_a_capital_and_has_no_other(kind:
     message = classify(kind).message
     assert message[0].isupper()
     assert "The model" not in message[1:]
+
+
+@pytest.mark.parametrize("hook", ["gate", "guard"])
+async def test_the_log_has_the_traceback_of_a_gate_and_of_a_guard(
+    hook: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    hooks: dict[str, Any] = {hook: misspelt}
+    await outcome(scripted([call("act"), "Done."], act, **hooks).run("Go."))
+    (record,) = (record for record in caplog.records if record.exc_info)
+    assert record.levelno == logging.WARNING
+    assert f"the {hook} " in record.getMessage()
