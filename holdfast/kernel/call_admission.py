@@ -8,16 +8,16 @@ approval to its call is in `approval.py`.
 from __future__ import annotations
 
 import copy
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias, Union
+from typing import Final, Literal, TypeAlias, Union
 
 from msgspec import Struct
 
 from holdfast.kernel import tool_results
 from holdfast.kernel.approval import action, canonical
+from holdfast.kernel.awaiting import awaited
 from holdfast.kernel.call_account import CallAccount
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.decide import Approved, CallState, Doubtful
@@ -312,8 +312,3 @@ def _cut(preview: str, limit: int) -> str:
 def _no_progress(text: str, data: object = None) -> Awaitable[None]:
     """Progress callback of a call that has not begun: does nothing."""
     return CompletedAwaitable()
-
-
-async def awaited(value: Any) -> Any:
-    """The result of a hook, whether or not it is `async`."""
-    return await value if inspect.isawaitable(value) else value

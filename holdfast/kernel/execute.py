@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from holdfast.kernel import tool_results
 from holdfast.kernel.approval import canonical
+from holdfast.kernel.awaiting import awaited
 from holdfast.kernel.call_account import CallAccount, totals_of
 from holdfast.kernel.call_admission import (
     Admission,
@@ -28,7 +29,6 @@ from holdfast.kernel.call_admission import (
     Proceed,
     Ready,
     Toolbox,
-    awaited,
 )
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.decide import AwaitingAction, CallState, Recorded, Started

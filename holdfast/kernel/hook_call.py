@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import anyio
 
+from holdfast.kernel.awaiting import awaited
 from holdfast.kernel.entry_point import OURS
 from holdfast.kernel.errors import (
     ConfigError,
@@ -65,7 +66,7 @@ async def call_hook(
         with anyio.move_on_after(seconds) as scope, interruption.stops(scope.cancel):
             if interruption.requested:
                 scope.cancel()
-            return await answer
+            return await awaited(answer)
     except Exception as error:
         raise hook_error(name, context.agent, hook, error) from error
     if interruption.requested:

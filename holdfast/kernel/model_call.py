@@ -10,6 +10,7 @@ import anyio
 import anyio.lowlevel
 
 from holdfast.kernel.assemble import Assembly
+from holdfast.kernel.awaiting import is_cancelled
 from holdfast.kernel.cancel_once import CancelOnce
 from holdfast.kernel.channel import Sink
 from holdfast.kernel.errors import (
@@ -76,8 +77,7 @@ class ModelCaller:
                 stream = model.stream(request)
                 ended = await self._consume(stream, assembly, dispatch)
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if is_cancelled():
                 raise
             self._explain(StreamCut(), assembly)  # we were not cancelled: the model raised it
         except Exception as error:

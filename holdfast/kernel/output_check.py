@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, TypeAlias, Union
 
-from holdfast.kernel.call_admission import awaited
+from holdfast.kernel.awaiting import awaited
 from holdfast.kernel.errors import ToolFailed, describe
 from holdfast.kernel.hook_call import call_hook
 from holdfast.kernel.hook_context import Context

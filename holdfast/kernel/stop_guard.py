@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias, Union
 
 from msgspec import Struct
 
-from holdfast.kernel.call_admission import awaited
+from holdfast.kernel.awaiting import awaited
 from holdfast.kernel.errors import describe
 from holdfast.kernel.hook_context import Context
 from holdfast.kernel.messages import Message

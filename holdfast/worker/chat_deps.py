@@ -15,6 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from holdfast.agent import Agent
+from holdfast.kernel.awaiting import StrayCancellation, is_cancelled
 from holdfast.kernel.cancel_once import CancelOnce
 from holdfast.kernel.deps import DepsProvider, provided_deps
 from holdfast.kernel.errors import ConfigError, PrepareError
@@ -104,10 +105,9 @@ class _Attempt:
                 else:
                     self.error = error
             except asyncio.CancelledError as error:
-                if self.opened.is_set() or _is_cancelled():
+                if self.opened.is_set() or is_cancelled():
                     raise
-                stray = RuntimeError("it raised CancelledError, and was not cancelled")
-                self.error = stray.with_traceback(error.__traceback__)
+                self.error = StrayCancellation().with_traceback(error.__traceback__)
             self.deps = None
             self.opened.set()
         if self._scope.cancelled_caught:
@@ -119,9 +119,3 @@ class _Attempt:
         if not self.opened.is_set():
             self._opening.cancel()
         self._scope.deadline = anyio.current_time() + CLOSE_TIMEOUT
-
-
-def _is_cancelled() -> bool:
-    """Whether something has cancelled the current task, and has not undone it."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0

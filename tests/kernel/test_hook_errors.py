@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import traceback
@@ -10,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import Agent
+from holdfast import Agent, tool
 from holdfast.errors import ConfigError, ProviderError, RunFailed, StoreError
 from holdfast.hooks import Context
 from holdfast.kernel.errors import EmptyResponse, classify
 from holdfast.kernel.hook_call import may_pass
+from holdfast.options import Policy, Retry
 from holdfast.testing import ScriptedModel, call
 from tests.kernel.runs import act, now, outcome, scripted
 
@@ -47,6 +49,33 @@ async def test_a_mistake_in_a_hook_ends_the_run_at_once(
     assert (record.levelno, record.name) == (logging.WARNING, "holdfast")
     assert record.exc_info is not None
     assert frames_of(record.exc_info[1]) == ["misspelt", "owner_of"]
+
+
+async def cancelled_inside(*_: object) -> Any:
+    lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    lost.cancel()
+    return await lost
+
+
+@pytest.mark.parametrize("hook", ["instructions", "active", "project", "guard"])
+async def test_a_hook_that_awaits_what_was_cancelled_fails_the_run(hook: str) -> None:
+    hooks: dict[str, Any] = {hook: cancelled_inside, "policy": Policy(retry=Retry(attempts=1))}
+    result = await outcome(scripted(["Yes."], **hooks).run("Go."))
+    assert result.failure is not None
+    detail = f"{result.failure.message} {result.failure.detail}"
+    assert "StrayCancellation: it awaited a task or a future that was cancelled" in detail
+
+
+async def test_a_gate_that_awaits_what_was_cancelled_denies_the_call() -> None:
+    ran: list[bool] = []
+
+    def work() -> None:
+        """Work."""
+        ran.append(True)
+
+    agent = scripted([[call("work")], ["Sorry."]], tool(work), gate=cancelled_inside)
+    assert (await agent.run("Go.")).text == "Sorry."
+    assert not ran
 
 
 async def test_the_failed_run_is_caused_by_the_exception_of_the_hook() -> None:

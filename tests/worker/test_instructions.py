@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from traceback import extract_tb
 
@@ -10,8 +11,10 @@ import pytest
 
 import holdfast
 from holdfast import Agent, handoff
+from holdfast.chat.snapshots import ChatResult
 from holdfast.chat.transitions import user
 from holdfast.hooks import Context
+from holdfast.host import serving
 from holdfast.kernel.messages import user_message
 from holdfast.options import Policy, Retry
 from holdfast.store.database import Database
@@ -164,6 +167,35 @@ async def test_an_edited_turn_is_told_anew_and_what_the_other_was_told_stays_rea
         (5, False),
         (7, True),
     ]
+
+
+async def test_instructions_that_await_what_was_cancelled_fail_only_their_chat(
+    db: Database, clock: Clock
+) -> None:
+    """The cancellation would end the task group of all chats, and leave the block of the host."""
+    results: list[ChatResult] = []
+
+    async def cancelled_once(context: Context) -> str:
+        lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        if context.labels.get("lost"):
+            lost.cancel()
+        else:
+            lost.set_result("Be brief.")
+        return await lost
+
+    agent = Agent(
+        model=ScriptedModel(["Yes."]),
+        instructions=cancelled_once,
+        policy=Policy(retry=Retry(attempts=1)),
+    )
+    async with serving(db, [agent], titles=False) as host:
+        for labels in ({"lost": "yes"}, {}):
+            chat = await host.create("Go.", labels=labels)
+            results.append(await chat.rest())
+    failed, answered = results
+    assert failed.failure is not None
+    assert "a future that was cancelled" in failed.failure.detail
+    assert answered.text == "Yes."
 
 
 async def test_exports_and_forks_continue_with_the_instructions_of_their_history() -> None:

@@ -102,9 +102,10 @@ async def test_a_client_that_reads_nothing_is_let_go_of_when_its_stream_ends(
     stuck, received = anyio.Event(), iter([{"type": "websocket.connect"}] * (kind == "websocket"))
 
     async def receive() -> Any:
-        for message in received:
-            return message
-        await anyio.sleep_forever()
+        message = next(received, None)
+        if message is None:
+            await anyio.sleep_forever()
+        return message
 
     async def send(message: Any) -> None:
         if message["type"] not in ("http.response.start", "websocket.accept"):
