@@ -379,7 +379,11 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
 
     @overload
     def override(
-        self, *, deps: DepsT | None = None, **changes: Unpack[ChangedFields[DepsT]]
+        self,
+        *,
+        deps: DepsT | None = None,
+        validate: OutputCheck[DepsT, OutputT] | None = ...,
+        **changes: Unpack[ChangedFields[DepsT]],
     ) -> AbstractContextManager[Agent[DepsT, OutputT]]: ...
 
     @overload
@@ -389,12 +393,18 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         deps: object = None,
         output: object,
         deps_type: object = ...,
+        validate: OutputCheck[Any, Any] | None = ...,
         **changes: Unpack[ChangedFields[Any]],
     ) -> AbstractContextManager[Agent[Any, Any]]: ...
 
     @overload
     def override(
-        self, *, deps: object = None, deps_type: object, **changes: Unpack[ChangedFields[Any]]
+        self,
+        *,
+        deps: object = None,
+        deps_type: object,
+        validate: OutputCheck[Any, Any] | None = ...,
+        **changes: Unpack[ChangedFields[Any]],
     ) -> AbstractContextManager[Agent[Any, Any]]: ...
 
     @entry_point("agent.override")

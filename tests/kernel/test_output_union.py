@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel, Discriminator, Field, Tag
 
+from holdfast.errors import ConfigError
 from holdfast.events import OutputDelta, PartialOutput
 from holdfast.kernel.output import Fits, Misfit, Output
 from holdfast.providers.anthropic.answer_schema import answer_schema as anthropic_schema
@@ -226,6 +227,12 @@ def test_two_types_of_one_name_are_numbered() -> None:
         (ByKind, '{"seat": "A"}', ['value.kind: missing; should be "refused" or "seat"']),
         (ByKind, '{"kind": "x"}', ['value.kind: should be "refused" or "seat", got "x"']),
         (
+            Cat | Dog,
+            '{"type": "cat", "lives": "x"}',
+            ['value.lives: should be a whole number, got "x"'],
+        ),
+        (Cat | Dog, '{"type": "cow"}', ['value.type: should be "cat" or "dog", got "cow"']),
+        (
             list[ByKind],
             '[{"kind": "seat", "seat": "A", "row": "x"}, {"why": "?"}]',
             [
@@ -248,6 +255,17 @@ def test_a_problem_of_one_member_says_of_which() -> None:
         "inner.a: unknown (for Other)",
         "inner.b: unknown (for Strict)",
     )
+
+
+def test_structs_without_tags_are_refused_with_what_to_do() -> None:
+    class Plain(msgspec.Struct):
+        x: int = 0
+
+    class Other(msgspec.Struct):
+        y: int = 0
+
+    with pytest.raises(ConfigError, match="give each a tag"):
+        Output(Plain | Other)
 
 
 async def test_a_wrong_value_of_a_member_is_repaired_instead_of_taken_for_another() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from holdfast.kernel.schema.problems import (
     ARGUMENT_TERMS,
     ONE_OF,
     InputTerms,
+    Path,
     Rank,
     ValidationProblem,
     path_text,
@@ -98,6 +99,44 @@ def _validator(schema: dict[str, Any]) -> Validator:
     raise ConfigError(f"the JSON schema is not valid: {words}")
 
 
+def _problems_of_union(
+    path: Path, alternatives: Sequence[Sequence[ValidationError]]
+) -> Iterator[ValidationProblem]:
+    """The problems of the members that are meant: of one with another tag, the tag is wrong."""
+    tags = [_other_tags(path, errors) for errors in alternatives]
+    meant = [errors for errors, others in zip(alternatives, tags, strict=True) if not others]
+    if meant:
+        yield from chain.from_iterable(map(_problems, chain.from_iterable(meant)))
+        return
+    expected: dict[Path, tuple[Any, list[Any]]] = {}
+    for error, options in chain.from_iterable(tags):
+        expected.setdefault(tuple(error.instance_path), (error.instance, []))[1].extend(options)
+    for where, (value, choices) in expected.items():
+        yield _not_one_of(where, value, choices)
+
+
+def _other_tags(
+    path: Path, errors: Sequence[ValidationError]
+) -> list[tuple[ValidationError, Sequence[Any]]]:
+    """The errors of texts in the object that had to be others, with those."""
+    found = []
+    for error in errors:
+        facts = error.kind.as_dict()
+        options = facts.get("options") or [facts.get("expected_value")]
+        is_choice = error.kind.name in ("enum", "const")
+        of_texts = all(isinstance(text, str) for text in (error.instance, *options))
+        if is_choice and of_texts and len(error.instance_path) == len(path) + 1:
+            found.append((error, options))
+    return found
+
+
+def _not_one_of(path: Path, value: Any, options: Sequence[Any]) -> ValidationProblem:
+    choice = cut(" or ".join(map(quoted, options)), MAX_SENTENCE)
+    return ValidationProblem(
+        Rank.VALUE, path, f"should be {choice}, got {quoted(value)}", wants=ONE_OF
+    )
+
+
 def _problems(error: ValidationError) -> Iterator[ValidationProblem]:
     """The problems of one jsonschema-rs error; of a union, those of each member."""
     path, value, facts = tuple(error.instance_path), error.instance, error.kind.as_dict()
@@ -112,13 +151,9 @@ def _problems(error: ValidationError) -> Iterator[ValidationProblem]:
             yield ValidationProblem(Rank.TYPE, path, value=value, wants=frozenset(facts["types"]))
         case "enum" | "const" as keyword:
             options = facts["options"] if keyword == "enum" else [facts["expected_value"]]
-            choice = cut(" or ".join(map(quoted, options)), MAX_SENTENCE)
-            words = f"should be {choice}, got {quoted(value)}"
-            yield ValidationProblem(Rank.VALUE, path, words, wants=ONE_OF)
+            yield _not_one_of(path, value, options)
         case "anyOf" | "oneOf" if any(facts.get("context") or ()):
-            for alternative in facts["context"]:
-                for inner in alternative:
-                    yield from _problems(inner)
+            yield from _problems_of_union(path, facts["context"])
         case _:
             yield ValidationProblem(
                 Rank.VALUE, path, f"{cut(error.message, MAX_SENTENCE)}, got {quoted(value)}"

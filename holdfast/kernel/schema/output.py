@@ -9,7 +9,8 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Mapping
-from typing import Any, Final, TypedDict
+from types import UnionType
+from typing import Any, Final, TypedDict, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -47,6 +48,11 @@ def of(declared: Any) -> OutputForm:
     except Exception as error:  # a type may bring any code of its own
         form = _by_msgspec(declared)
         if form is None:
+            if _has_structs(declared):
+                raise ConfigError(
+                    f"output is {declared!r}, whose Structs cannot be told apart: give each a tag, "
+                    "as in `class City(Struct, tag=True)`"
+                ) from error
             words = describe(error).splitlines()[0]
             raise ConfigError(
                 f"output is {declared!r}, which JSON cannot become ({words}): use a pydantic "
@@ -56,6 +62,13 @@ def of(declared: Any) -> OutputForm:
     return OutputForm(
         TypedArguments(adapter, schema, ANSWER_TERMS), wrapped, _name(declared, wrapped)
     )
+
+
+def _has_structs(declared: Any) -> bool:
+    """Whether the type is a union with several Structs, which msgspec takes only with tags."""
+    members = get_args(declared) if get_origin(declared) in (Union, UnionType) else ()
+    structs = [one for one in members if isinstance(one, type) and issubclass(one, Struct)]
+    return len(structs) > 1
 
 
 def _by_msgspec(declared: Any) -> OutputForm | None:

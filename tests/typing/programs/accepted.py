@@ -154,6 +154,9 @@ def project(context: Context[Shop], messages: Sequence[Message]) -> Sequence[Mes
     return messages[-20:]
 
 
+assert_type(clerk_of_shop := Agent("demo", deps_type=Shop, output=Invoice), Agent[Shop, Invoice])
+assert_type(clerk_of_shop.replace(validate=validate), Agent[Shop, Invoice])
+clerk_of_shop.override(validate=None)
 polite_either: Agent[None, Invoice | Refusal] = Agent(
     "demo", output=Invoice | Refusal, validate=polite
 )

@@ -57,8 +57,6 @@ shop = Agent(model="demo", deps_type=Shop, gate=gate)
 clerk = Agent(model="demo", output=Invoice)
 
 Agent(model="demo", gate=gate, deps_type=Invoice)  # refused
-Agent(model="demo", validate=validate, deps_type=Shop, output=Shop)  # refused
-Agent(model="demo", validate=validate, deps_type=Shop)  # refused
 Agent(model="demo", validate=validate, deps_type=Invoice, output=Invoice)  # refused
 Agent(model="demo", effort="enormous")  # refused
 Agent(model="demo", system_prompt="Be brief.")  # refused
@@ -66,6 +64,8 @@ Agent(model="demo", instructions=5)  # refused
 Agent("demo", "Be brief.")  # refused
 shop.replace(colour="blue")  # refused
 clerk.run("?", within=Invoice(5))  # refused
+shop.replace(validate=validate)  # refused
+clerk.replace(validate=validate)  # refused
 shop.replace(effort="enormous")  # refused
 tool(effect="pur")  # refused
 
