@@ -62,7 +62,7 @@ _RUN: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(("output_type", "result_type"), "agent.replace(output=…).run(…)"),
     "model_settings": "agent.replace(settings=Settings(…)).run(…)",
-    "usage": "within=context in a tool, which counts the run for the outer run and its limits",
+    "usage": "within=context in a tool, or limits=limits.minus(result) after another run",
     "deferred_tool_results": "resolve={call id: answer}",
     "event_stream_handler": "`async for event in agent.run(…)`, or Agent(observer=…)",
     "deps_type": "Agent(deps_type=…), and deps=… here",

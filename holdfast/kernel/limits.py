@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isfinite
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from holdfast.kernel.entry_point import EntryMeta
 from holdfast.kernel.errors import ConfigError
+
+if TYPE_CHECKING:
+    from holdfast.kernel.result import RunResult
 
 LimitName = Literal["steps", "tokens", "cost", "seconds"]
 LIMIT_NAMES: Final[tuple[LimitName, ...]] = ("steps", "tokens", "cost", "seconds")
@@ -59,11 +63,37 @@ class Limits(Struct, metaclass=EntryMeta, frozen=True, kw_only=True):
 
     def without(self, others: Limits) -> Limits:
         """These limits, except those that the others have, too."""
-        kept = {n: getattr(self, n) for n in LIMIT_NAMES if getattr(others, n) is None}
-        return Limits(**kept)
+        return _left({n: getattr(self, n) for n in LIMIT_NAMES if getattr(others, n) is None})
+
+    def minus(self, *results: RunResult[Any]) -> Limits:
+        """The rest of these limits after runs, for the next run that shares them.
+
+        `limits=limits.minus(first, second)`. A run of which nothing is left calls no model.
+        """
+        used = sum(map(_totals_of, results), NOTHING_USED)
+        maxima = {n: getattr(self, n) for n in LIMIT_NAMES if getattr(self, n) is not None}
+        return _left({name: max(0, most - getattr(used, name)) for name, most in maxima.items()})
 
 
 UNLIMITED: Final = Limits()
+
+
+def _left(values: Mapping[str, float | None]) -> Limits:
+    """Limits of which nothing may be left: 0, which is a mistake where a person writes it."""
+    limits = Limits()
+    for name, value in values.items():
+        force_setattr(limits, name, value)
+    return limits
+
+
+def _totals_of(result: RunResult[Any]) -> Totals:
+    summary = getattr(result, "summary", None)
+    if summary is None:
+        raise ConfigError(
+            f"a {type(result).__name__} is not the result of a run: use limits.minus(result)"
+        )
+    usage = summary.usage
+    return Totals(summary.steps, usage.context, usage.cost or 0.0, summary.seconds)
 
 
 def _positive(value: float) -> bool:
@@ -113,6 +143,8 @@ class LimitReached(Struct, frozen=True, gc=False):
     @property
     def event(self) -> str:
         """Which limit was reached, and how much was used."""
+        if not self.maximum:
+            return f"Stopped: nothing is left of the limit of {self.name}."
         used, maximum = _amount(self.name, self.used), _amount(self.name, self.maximum)
         unit = "" if self.name == "cost" else f" {self.name}"
         return f"Stopped: {_SUBJECTS[self.scope]} used {used} of {maximum}{unit}."

@@ -201,3 +201,44 @@ def test_a_run_is_within_a_call() -> None:
         ConfigError, match="within is a RunResult: pass the ToolContext of the call"
     ):
         agent.run("?", within=agent.run_sync("?"))
+
+
+# --- runs one after the other -------------------------------------------------------------------
+
+
+async def test_two_runs_share_the_limits_of_a_program() -> None:
+    limits = Limits(steps=5, tokens=1_000, cost=2.0, seconds=60)
+    first = await scripted([LOOKS, LOOKS, "Done."], look).run("?", limits=limits)
+    left = limits.minus(first)
+    assert (left.steps, left.tokens, left.cost) == (2, 800, 1.5)
+    assert left.seconds == pytest.approx(60 - first.summary.seconds)
+    second = await outcome(inner_agent().run("?", limits=left))
+    assert second.limit == LimitReached("steps", "run", 2, 2)
+    assert limits.minus(first, second) == left.minus(second)
+
+
+async def test_a_run_with_nothing_left_calls_no_model() -> None:
+    limits = Limits(steps=2, tokens=150)
+    first = await outcome(inner_agent().run("?", limits=limits))
+    left = limits.minus(first)
+    assert (left.steps, left.tokens, left.cost, left.seconds) == (0, 0, None, None)
+    assert left
+    agent = scripted(["Never."])
+    with pytest.raises(
+        LimitExceeded, match=r"Stopped: nothing is left of the limit of steps\."
+    ) as raised:
+        await agent.run("?", limits=left)
+    assert raised.value.limit == LimitReached("steps", "run", 0, 0)
+    assert model_of(agent).requests == []
+    again = await outcome(agent.replace(limits=left).run("?", limits=Limits(seconds=60)))
+    assert again.limit == LimitReached("steps", "turn", 0, 0)
+
+
+def test_only_what_is_left_may_be_nothing() -> None:
+    with pytest.raises(ConfigError, match="steps is 0: use a whole number, at least 1"):
+        Limits(steps=0)
+    wrong: Any = Usage()
+    with pytest.raises(
+        ConfigError, match=r"a Usage is not the result of a run: use limits\.minus\(result\)"
+    ):
+        Limits(steps=1).minus(wrong)
