@@ -1,6 +1,13 @@
-"""The rules of a sandbox for commands: which files, calls and hosts of the machine they may use.
+"""Runs a command so that it reaches one directory, and little else of the machine.
 
-Read `policy.py` first: a `SandboxPolicy` names what a command may use. All modules are pure:
-`bubblewrap.py` makes a command line of it, `seccomp.py` a filter of system calls, and `landlock.py`
-rights on files. No command is started with them yet: `execute` is not isolated.
+Read `policy.py` first: a `SandboxPolicy` names what a command may use.
+
+- `command.py` turns a policy and a command into a plan, and opens what it needs. `mounts.py` finds
+  the files; `bubblewrap.py`, `seccomp.py` and `landlock.py` are pure: a command line, a filter of
+  system calls, rights on files.
+- `launcher.py` carries the plan out, in the process that becomes the command. It imports no other
+  module of Holdfast.
+- `support.py` tries which layers this machine has.
+
+The `execute` tool does not use it yet: its commands are not isolated.
 """
