@@ -203,3 +203,16 @@ def test_the_decorator_of_another_library_leads_to_the_check() -> None:
     agent: Any = scripted([])
     with pytest.raises(AttributeError, match=r"Agent\(validate=…\)"):
         agent.output_validator(always)
+
+
+async def test_the_answer_of_an_agent_that_is_a_tool_is_checked_by_its_own_check() -> None:
+    inner = scripted(["No.", "Done."], name="clerk", description="A clerk.", validate=_only_done)
+    outer = scripted([call("clerk", prompt="Go."), "Well."], inner.as_tool())
+    result = await outer.run("?")
+    assert results_in(result.history) == {"call_1": ("ok", "Done.")}
+    assert len(requests_of(inner)) == 2
+
+
+async def test_a_copy_of_an_agent_with_other_settings_keeps_the_check() -> None:
+    agent = scripted(["No.", "Done."], validate=_only_done).replace(name="other")
+    assert (await agent.run("?")).output == "Done."
