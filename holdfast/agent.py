@@ -240,6 +240,15 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
             if self.policy.context.model is not None:
                 check_priced(self.policy.context.model)
 
+    def _check_prices_of_tools(self) -> None:
+        """Check agents that run within calls. In a durable chat they have turns of their own."""
+        if self.limits.cost is None:
+            return
+        for one in self.toolset.values():
+            inner = overridden(one.agents.get(one.runs)) if one.runs is not None else None
+            if inner is not None:
+                inner._check_prices(self.limits, model_of(inner))
+
     @cached_property
     def toolset(self) -> Mapping[str, Tool]:
         """The tools by name."""
@@ -508,6 +517,7 @@ class Agent(_Positional, Generic[DepsT, OutputT], frozen=True, kw_only=True, dic
         for member in team.values():
             check_usable(member.model)
             _refuse_commit_tools(member, team)
+        self._check_prices_of_tools()
         committed = History(tuple(history), self.trim)
         if prompt is None and not committed:
             raise ConfigError("there is nothing to do: pass a prompt, or a history to continue")

@@ -200,9 +200,14 @@ UNPRICED = ScriptedModel(priced=False, name="x:unknown")
         lambda: Agent(
             model=ScriptedModel(), tools=[Agent(model=UNPRICED, name="inner").as_tool()]
         ).run("?", limits=Limits(cost=1)),
+        lambda: Agent(
+            model=ScriptedModel(),
+            tools=[Agent(model=UNPRICED, name="inner").as_tool()],
+            limits=Limits(cost=1),
+        ).run("?"),
         lambda: Agent(model="ollama:any", limits=Limits(cost=1)),
     ],
-    ids=["agent", "fallback", "replace", "run", "summaries", "inner", "profile"],
+    ids=["agent", "fallback", "replace", "run", "summaries", "inner", "inner turn", "profile"],
 )
 def test_a_limit_of_cost_needs_models_with_a_known_price(refused: Any) -> None:
     with pytest.raises(ConfigError, match="limit tokens instead, or state its price"):
