@@ -31,6 +31,7 @@ NAMESPACES: Final = (
     "chats",
     "telemetry",
     "web",
+    "workspaces",
 )
 """Public namespaces below `holdfast` itself: modules that only import."""
 TESTING: Final = "testing"

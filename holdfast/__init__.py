@@ -11,6 +11,7 @@ Write an agent once, and run it in your process, or as durable chats on SQLite o
 - `holdfast.models`, `options`, `hooks`: what an agent can be configured with.
 - `holdfast.chats`: snapshots, queued messages and receipts of durable chats.
 - `instrument`, `holdfast.telemetry`: traces, metrics, recordings and log lines.
+- `holdfast.workspaces`: where the bundled tools act, and the protocol for a kind of your own.
 - `holdfast.tools`, `testing`: bundled tools; scripted models and fake providers for tests.
 
 `docs/python.md` lists every public name. Other modules are internal, and may change. For readers of

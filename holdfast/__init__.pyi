@@ -34,6 +34,9 @@ from holdfast import (
 from holdfast import (
     web as web,
 )
+from holdfast import (
+    workspaces as workspaces,
+)
 from holdfast.agent import Agent as Agent
 from holdfast.agent import approve as approve
 from holdfast.blocking import SyncRun as SyncRun

@@ -36,6 +36,7 @@ HEIGHTS: Final[tuple[Mapping[str, tuple[str, ...]], ...]] = (
             "options",
             "telemetry",
             "web",
+            "workspaces",
         )
     },
 )

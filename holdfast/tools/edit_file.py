@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from holdfast.kernel.messages import Text, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
+from holdfast.kernel.workspace import FileContent, PathRefused, Workspace
 from holdfast.tools.description import description
 from holdfast.tools.display_text import on_one_line, visible
 from holdfast.tools.files.diff import MAX_LINES_FOR_MODELS, MAX_LINES_FOR_PEOPLE, shortened
@@ -24,7 +25,6 @@ from holdfast.tools.files.planned_change import (
 from holdfast.tools.files.read_versions import FileRecord, metadata, seen, written_before
 from holdfast.tools.files.text_file import decode
 from holdfast.tools.thread import to_end
-from holdfast.tools.workspace.directory import Directory, PathRefused
 
 EditArguments: TypeAlias = Sequence[Mapping[str, Any]]
 
@@ -62,19 +62,19 @@ SCHEMA: Final[Mapping[str, Any]] = {
 }
 
 
-def edit_file(directory: Directory, *, approval: Literal["never", "ask"] = "ask") -> Tool:
-    """The tool that edits files inside a directory. An approval shows the diff."""
+def edit_file(workspace: Workspace, *, approval: Literal["never", "ask"] = "ask") -> Tool:
+    """The tool that edits files of a workspace. An approval shows the diff."""
 
     async def validate(context: ToolContext, values: Values) -> None:
         """Refuse an impossible change before a person is asked to approve it."""
-        await to_end(partial(plan, directory, context, **values))
+        await plan(workspace, context, **values)
 
     async def preview(context: ToolContext, values: Values) -> str:
-        planned = await to_end(partial(plan, directory, context, **values))
-        return visible(shortened(planned.diff, MAX_LINES_FOR_PEOPLE))
+        planned = await plan(workspace, context, **values)
+        return visible(await to_end(partial(diff, planned, MAX_LINES_FOR_PEOPLE)))
 
     async def run(context: ToolContext, path: str, edits: EditArguments) -> ToolResult:
-        text, record = await to_end(partial(change, directory, context, path, edits))
+        text, record = await change(workspace, context, path, edits)
         return ToolResult(context.call_id, NAME, (Text(text),), metadata=metadata(record))
 
     return Tool(
@@ -96,37 +96,41 @@ def describe(values: Values) -> str:
     return f"Edit {on_one_line(values['path'])}" + (f" ({count} changes)" if count > 1 else "")
 
 
-def expected(directory: Directory, context: ToolContext, path: str) -> str | None:
+async def expected(workspace: Workspace, context: ToolContext, file: str) -> str | None:
     """The version the file must have; None if matching the old text is enough.
 
     That is enough for a file that was never read, and if an earlier call of the same message writes
-    to it: the model knows about that change.
+    to it: the model knows about that change. `file`: from `Workspace.resolve`.
     """
-    file = directory.settled(path)
     known = seen(context.history, file)
     if known is None:
         return None
     for other in written_before(context.history, context.call_id):
         with suppress(PathRefused):
-            if directory.settled(other) == file:
+            if await workspace.resolve(other) == file:
                 return None
     return known.version
 
 
-def plan(
-    directory: Directory, context: ToolContext, path: str, edits: EditArguments
+async def plan(
+    workspace: Workspace, context: ToolContext, path: str, edits: EditArguments
 ) -> PlannedChange:
     """Plan the change. Refuses if the file has changed since it was read."""
-    file = directory.relative(path)
-    version = expected(directory, context, path)
+    file = workspace.relative(path)
     try:
-        was = directory.read(file, MAX_FILE_BYTES)
+        was = await workspace.read(file, MAX_FILE_BYTES)
     except PathRefused as refusal:
         if refusal.code != errno.ENOENT:
             raise
         raise ChangeRefused(f"{refusal}. To create a new file, use write_file.") from None
+    version = await expected(workspace, context, was.file)
     if version is not None and was.version != version:
         raise ChangeRefused(f"{file} has changed since it was read: read it again.")
+    return await to_end(partial(edited, file, was, edits))
+
+
+def edited(file: str, was: FileContent, edits: EditArguments) -> PlannedChange:
+    """Apply the edits to a content."""
     old = decode(was.data)
     if old is None:
         raise ChangeRefused(f"{file} is {kind(was.data)}: only text can be edited.")
@@ -139,12 +143,16 @@ def plan(
     return PlannedChange(file, was, old, new)
 
 
-def change(
-    directory: Directory, context: ToolContext, path: str, edits: EditArguments
+async def change(
+    workspace: Workspace, context: ToolContext, path: str, edits: EditArguments
 ) -> tuple[str, FileRecord]:
     """Apply the change; returns the diff, and a record of the new state."""
-    planned = plan(directory, context, path, edits)
-    version = carry_out(directory, planned)
-    was = planned.was.version if planned.was is not None else None
-    record = FileRecord(directory.settled(path), version, was=was)
-    return shortened(planned.diff, MAX_LINES_FOR_MODELS), record
+    planned = await plan(workspace, context, path, edits)
+    assert planned.was is not None
+    version = await carry_out(workspace, planned)
+    record = FileRecord(planned.was.file, version, was=planned.was.version)
+    return await to_end(partial(diff, planned, MAX_LINES_FOR_MODELS)), record
+
+
+def diff(planned: PlannedChange, most: int) -> str:
+    return shortened(planned.diff, most)

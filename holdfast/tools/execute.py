@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import posixpath
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
@@ -11,14 +11,15 @@ from typing import Any, Final, Literal
 from holdfast.kernel.errors import ConfigError, ToolFailed
 from holdfast.kernel.messages import Text, ToolOutcome, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
+from holdfast.kernel.workspace import Command, CommandExit, Workspace
 from holdfast.tools.commands import environment as environments
 from holdfast.tools.commands.output import CommandOutput, ended
-from holdfast.tools.commands.process import CommandExit, CommandProcess, start
 from holdfast.tools.description import description
 from holdfast.tools.display_text import visible
-from holdfast.tools.workspace.directory import Directory
 
 NAME: Final = "execute"
+ISOLATION: Final = "{isolation}"
+"""Stands in the description for what the workspace says about itself."""
 MAX_TIME_LIMIT: Final = 3600.0
 """Longest time limit of a command, in seconds."""
 MAX_COMMAND: Final = 32 * 1024
@@ -30,26 +31,24 @@ STOP_WAIT: Final = 3.0
 
 
 def execute(
-    directory: Directory,
+    workspace: Workspace,
     *,
     approval: Literal["never", "ask"] = "ask",
     time_limit: float = 120.0,
-    environ: Mapping[str, str] | None = None,
     pass_env: Sequence[str] = (),
 ) -> Tool:
-    """The tool that runs commands in a directory: as you, without any isolation.
+    """The tool that runs commands in a workspace, which says how they are isolated, if at all.
 
-    `time_limit`: default time limit in seconds. `pass_env`: names of additional variables that
-    commands get in addition to `PATH`, `HOME`, `LANG` …, or patterns such as `AWS_*`.
-    `environ`: all variables for commands, instead of those of this process.
+    `time_limit`: default time limit in seconds. `pass_env`: names of variables of this process that
+    commands get in addition to those of the workspace, or patterns such as `AWS_*`.
     """
     if not 0 < time_limit <= MAX_TIME_LIMIT:
         raise ConfigError(f"time_limit is {time_limit!r}: use seconds, at most {MAX_TIME_LIMIT:g}")
     environments.check(pass_env)
-    commands = _Commands(directory, time_limit, environ, pass_env)
+    commands = _Commands(workspace, time_limit, pass_env)
     return Tool(
         name=NAME,
-        description=description(__file__),
+        description=description(__file__).replace(ISOLATION, workspace.info.description),
         function=commands.run,
         schema=_schema(time_limit),
         approval=approval,
@@ -63,55 +62,53 @@ def execute(
 class _Commands:
     """Implementation of the tool, from the arguments to the result."""
 
-    def __init__(
-        self,
-        root: Directory,
-        time_limit: float,
-        environ: Mapping[str, str] | None,
-        pass_env: Sequence[str],
-    ) -> None:
-        self._root = root
+    def __init__(self, workspace: Workspace, time_limit: float, pass_env: Sequence[str]) -> None:
+        self._workspace = workspace
         self._time_limit = time_limit
-        self._environ = environ
         self._pass_env = pass_env
-
-    def _variables(self) -> Mapping[str, str]:
-        environ = self._environ
-        if environ is None:
-            environ = environments.passed(os.environ, self._pass_env)
-        return environments.set_up(environ)
 
     def _limit(self, values: Values) -> float:
         return float(min(values.get("timeout") or self._time_limit, MAX_TIME_LIMIT))
 
-    def validate(self, values: Values) -> None:
+    async def validate(self, values: Values) -> None:
         _check(values["command"])
-        os.close(_open(self._root, values))
+        await self._workspace.list(_directory(values), 0)
 
     def preview(self, values: Values) -> str:
-        where = os.path.normpath(os.path.join(self._root.path, values.get("directory") or "."))
+        info = self._workspace.info
+        where = posixpath.normpath(posixpath.join(info.root, _directory(values)))
         return (
-            "Runs as you, without isolation, "
+            f"Runs {info.isolation}, "
             f"in {visible(where)}, for at most {self._limit(values):g} s:\n\n"
             f"{visible(values['command'])}"
         )
 
     async def run(self, context: ToolContext, **values: Any) -> ToolResult:
-        process = _start(self._root, values, self._variables())
-        output = CommandOutput(self._root)
-        limit, began = self._limit(values), time.monotonic()
+        limit = self._limit(values)
+        command = await self._start(values, limit)
+        output = CommandOutput(self._workspace)
+        began = time.monotonic()
         try:
-            outcome = await _follow(process, output, context, limit)
-            end = await process.end()
+            outcome = await _follow(command, output, context, limit)
+            end = await command.wait()
         finally:
-            process.close()
-            output.end()
+            await command.close()
+            await output.close()
         ending = _ending(outcome, end, time.monotonic() - began, limit)
         text = ended(output.text() or "(no output)") + ending
         colored = output.coloured()
         # The model reads plain text; the colored output is in the metadata, for people.
         metadata = None if colored is None else {"holdfast": {"coloured": ended(colored) + ending}}
         return ToolResult(context.call_id, NAME, (Text(text),), outcome, metadata=metadata)
+
+    async def _start(self, values: Values, limit: float) -> Command:
+        _check(values["command"])
+        return await self._workspace.start(
+            values["command"],
+            directory=_directory(values),
+            variables=environments.variables(self._pass_env),
+            time_limit=limit + STOP_WAIT,  # if we cannot
+        )
 
 
 def _schema(time_limit: float) -> Mapping[str, Any]:
@@ -149,31 +146,8 @@ def _check(command: str) -> None:
         )
 
 
-def _open(root: Directory, values: Values) -> int:
-    return root.open(values.get("directory") or ".", os.O_RDONLY | os.O_DIRECTORY)
-
-
-def _start(root: Directory, values: Values, environ: Mapping[str, str]) -> CommandProcess:
-    _check(values["command"])
-    shell = _shell(environ)
-    # The command starts in the directory opened here, even if its name is changed meanwhile.
-    folder = _open(root, values)
-    try:
-        return start(shell, values["command"], folder, environ)
-    finally:
-        os.close(folder)
-
-
-def _shell(environ: Mapping[str, str]) -> str:
-    """The shell for commands, never one from the directory they run in."""
-    import shutil
-
-    folders = environ.get("PATH", os.defpath).split(os.pathsep)
-    path = os.pathsep.join(folder for folder in folders if os.path.isabs(folder))
-    shell = shutil.which("bash", path=path) or shutil.which("sh", path=path)
-    if shell is None:
-        raise ToolFailed(f"neither bash nor sh was found in {path or 'PATH'}: install one")
-    return shell
+def _directory(values: Values) -> str:
+    return values.get("directory") or "."
 
 
 def _short(command: str, length: int = 80) -> str:
@@ -185,32 +159,33 @@ def _short(command: str, length: int = 80) -> str:
 
 
 async def _follow(
-    process: CommandProcess, output: CommandOutput, context: ToolContext, limit: float
+    command: Command, output: CommandOutput, context: ToolContext, limit: float
 ) -> ToolOutcome:
     """Read the output until the command ends, or stop it. Everything has then stopped."""
     outcome: ToolOutcome
     try:
         async with asyncio.timeout(limit):
-            await _show(process, output, context)
+            await _show(command, output, context)
             return "ok"
     except TimeoutError:
         outcome = "timed_out"
     except asyncio.CancelledError:  # the output so far goes into the result
         outcome = "interrupted"
-    process.stop()
-    await _take_rest(process, output)
+    await command.stop()
+    await _take_rest(command, output)
     return outcome
 
 
-async def _show(process: CommandProcess, output: CommandOutput, context: ToolContext) -> None:
+async def _show(command: Command, output: CommandOutput, context: ToolContext) -> None:
     clock = asyncio.get_running_loop().time
     due = clock()
     while True:
-        data = await process.read(max(0.0, due - clock()) if output.unseen else None)
+        data = await command.read(max(0.0, due - clock()) if output.unseen else None)
         if data is None:
             output.end()
         else:
             output.feed(data)
+            await output.save()
         if output.unseen and (data is None or clock() >= due):
             await context.progress(output.unseen.take())  # waits for slow readers
             due = clock() + PROGRESS_INTERVAL
@@ -218,15 +193,15 @@ async def _show(process: CommandProcess, output: CommandOutput, context: ToolCon
             return
 
 
-async def _take_rest(process: CommandProcess, output: CommandOutput) -> None:
+async def _take_rest(command: Command, output: CommandOutput) -> None:
     clock = asyncio.get_running_loop().time
     until = clock() + STOP_WAIT
     while (rest := until - clock()) > 0:
-        data = await process.read(rest)
+        data = await command.read(rest)
         if data is None:
             return
         output.feed(data)
-    process.force()
+    await command.kill()
 
 
 # --- After its end ------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -14,15 +13,15 @@ from msgspec import Struct
 
 from holdfast.kernel.messages import Content, File, Text, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
+from holdfast.kernel.workspace import FileContent, PathRefused, Workspace
 from holdfast.tools.description import description
 from holdfast.tools.display_text import clipped, on_one_line
-from holdfast.tools.files.excerpt import part
+from holdfast.tools.files.excerpt import READ_SIZE, part
 from holdfast.tools.files.kind import kind, picture, size
 from holdfast.tools.files.planned_change import MAX_FILE_BYTES, MAX_LINE_SHOWN
 from holdfast.tools.files.read_versions import FileRecord, metadata
 from holdfast.tools.files.text_file import decode, is_binary, shown
-from holdfast.tools.thread import to_end
-from holdfast.tools.workspace.directory import Directory, FileContent, PathRefused
+from holdfast.tools.thread import compute
 
 NAME: Final = "read_file"
 MAX_LINES: Final = 2_000
@@ -30,6 +29,8 @@ MAX_BYTES: Final = 50_000
 MAX_PICTURE: Final = 5 * 1024 * 1024
 TIME_LIMIT: Final = 4.0
 """Time limit for reading a large file: shorter than the grace period of a cancelled call."""
+SAMPLE: Final = 8192
+"""Bytes of a large file that decide whether it is text."""
 
 SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -51,14 +52,14 @@ SCHEMA: Final[Mapping[str, Any]] = {
 }
 
 
-def read_file(directory: Directory) -> Tool:
-    """The tool that reads files inside a directory."""
+def read_file(workspace: Workspace) -> Tool:
+    """The tool that reads files of a workspace."""
 
     async def run(
         context: ToolContext, path: str, offset: float = 1, limit: float = MAX_LINES
     ) -> ToolResult:
         # JSON schema counts 2.0 as an integer.
-        content, record = await to_end(partial(read, directory, path, int(offset), int(limit)))
+        content, record = await read(workspace, path, int(offset), int(limit))
         about = None if record is None else metadata(record)
         return ToolResult(context.call_id, NAME, content, metadata=about)
 
@@ -81,27 +82,33 @@ def describe(values: Values) -> str:
     return f"Read {path}" if offset == 1 else f"Read {path}, from line {offset}"
 
 
-def read(
-    directory: Directory, path: str, offset: int, limit: int
+async def read(
+    workspace: Workspace, path: str, offset: int, limit: int
 ) -> tuple[tuple[Content, ...], FileRecord | None]:
     """The contents of a file, and a record of what was shown, if it can be changed."""
-    file, known_as = directory.relative(path), directory.settled(path)
-    found = contents(directory, file)
+    file = workspace.relative(path)
+    found = await contents(workspace, file)
     if found is None:
-        return (Text(read_large(directory, file, offset, limit).text),), None
+        return (Text((await read_large(workspace, file, offset, limit)).text),), None
+    return await compute(partial(show, file, found, offset, limit), len(found.data))
+
+
+def show(
+    file: str, found: FileContent, offset: int, limit: int
+) -> tuple[tuple[Content, ...], FileRecord]:
     document = decode(found.data)
     if document is None:
-        return show_picture(file, found), FileRecord(known_as, found.version)
+        return show_picture(file, found), FileRecord(found.file, found.version)
     lines = document.text.removesuffix("\n").split("\n") if document.text else []
     page = turn_to(lines[offset - 1 :], len(lines), offset, limit)
-    record = FileRecord(known_as, found.version, offset, page.last, length=len(page.text))
+    record = FileRecord(found.file, found.version, offset, page.last, length=len(page.text))
     return (Text(page.text),), record
 
 
-def contents(directory: Directory, file: str) -> FileContent | None:
+async def contents(workspace: Workspace, file: str) -> FileContent | None:
     """Read a file; None if it is too large to be held in memory, or changed."""
     try:
-        return directory.read(file, MAX_FILE_BYTES)
+        return await workspace.read(file, MAX_FILE_BYTES)
     except PathRefused as refusal:
         if refusal.code == errno.EFBIG:
             return None
@@ -111,18 +118,18 @@ def contents(directory: Directory, file: str) -> FileContent | None:
         raise PathRefused(words, refusal.code) from None
 
 
-def read_large(directory: Directory, file: str, offset: int, limit: int) -> NumberedLines:
+async def read_large(workspace: Workspace, file: str, offset: int, limit: int) -> NumberedLines:
     """Some lines of a file that is too large to be held in memory."""
-    descriptor = directory.open(file)
+    until = time.monotonic() + TIME_LIMIT
+    opened = await workspace.open(file)
     try:
-        beginning = os.pread(descriptor, 8192, 0)
-        if is_binary(beginning):
-            found = size(os.fstat(descriptor).st_size)
-            raise PathRefused(f"{file} is {kind(beginning)} of {found}: too large to be shown.")
-        until = time.monotonic() + TIME_LIMIT
-        lines = part(descriptor, offset, min(limit, MAX_LINES), until)
+        data = await opened.read(READ_SIZE)
+        if is_binary(data[:SAMPLE]):
+            found = size(opened.size)
+            raise PathRefused(f"{file} is {kind(data)} of {found}: too large to be shown.")
+        lines = await part(opened, offset, min(limit, MAX_LINES), until, data)
     finally:
-        os.close(descriptor)
+        await opened.close()
     return turn_to(lines.lines, lines.total, offset, limit, complete=lines.complete)
 
 

@@ -10,19 +10,19 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 import sys
 import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from msgspec import Struct
-
 from holdfast.kernel.errors import ToolFailed
+from holdfast.kernel.workspace import DirectoryEntry, PathRefused
 from holdfast.tools.display_text import clipped, on_one_line
 from holdfast.tools.files.text_file import decode, is_binary, shown
-from holdfast.tools.workspace.directory import Directory, PathRefused
+from holdfast.tools.search_query import SearchQuery
+from holdfast.tools.workspace.directory import Directory
 from holdfast.tools.workspace.glob import Glob
+from holdfast.tools.workspace.tree import Tree
 from holdfast.tools.workspace.walk import DirectoryWalk
 
 MAX_BYTES: Final = 50_000
@@ -39,31 +39,18 @@ UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-class SearchQuery(Struct, frozen=True):
-    pattern: str
-    path: str = "."
-    literal: bool = False
-    glob: str = ""
-    ignore_case: bool = False
-    context: int = 0
-    all: bool = False
-    max_results: int = 100
-    seconds: float = 60.0
-    """Time after which it stops and returns what was found."""
-
-
 class FileSearch:
     """One search. Raises `ToolFailed` with a message for the model."""
 
-    def __init__(self, directory: Directory, query: SearchQuery) -> None:
-        self._directory = directory
+    def __init__(self, tree: Tree, query: SearchQuery) -> None:
+        self._tree = tree
         self._query = query
         glob = Glob(query.glob) if query.glob else None
         literally = query.literal and not query.ignore_case
         self._needle = query.pattern.encode(errors="surrogatepass") if literally else b""
         """Bytes without which there is no match, unless it is UTF-16."""
         self._expression = compiled(query)
-        self._walk = DirectoryWalk(directory, query.path, all=query.all, glob=glob)
+        self._walk = DirectoryWalk(tree, query.path, all=query.all, glob=glob)
         self._until = time.monotonic() + query.seconds
         self._late = False
         self._lines: list[str] = []
@@ -85,7 +72,7 @@ class FileSearch:
     # --- Which files ----------------------------------------------------------------------------
 
     def _files(self) -> Iterator[str]:
-        if self._is_file():  # named explicitly
+        if self._tree.is_file(self._walk.start):  # named explicitly
             yield self._walk.start
             return
         for seen in self._walk:
@@ -96,24 +83,14 @@ class FileSearch:
             else:
                 self._large += 1
 
-    def _is_file(self) -> bool:
-        descriptor = self._directory.open(self._walk.start)
-        try:
-            return stat.S_ISREG(os.fstat(descriptor).st_mode)
-        finally:
-            os.close(descriptor)
-
     def _read(self, path: str) -> bytes | None:
         """The bytes of a file; None if it cannot be searched, which is counted."""
         try:
-            with open(self._directory.open(path), "rb") as file:
-                data = file.read(MAX_FILE + 1)
+            data = self._tree.read_limited(path, MAX_FILE)
         except (OSError, PathRefused):
             self._unreadable += 1
             return None
-        if len(data) > MAX_FILE:
-            self._large += 1
-            return None
+        self._large += data is None
         return data
 
     # --- What is in them ------------------------------------------------------------------------
@@ -254,24 +231,73 @@ def _counted(count: int, noun: str) -> str:
 
 
 def main(directory: int) -> None:
-    """Answer the query on standard input about the directory of a descriptor."""
+    """Answer the query on standard input about the directory of a descriptor.
+
+    Without one (-1), the parent is asked for each file.
+    """
     question = sys.stdin.buffer.readline()
     if not question:  # the parent has died
         os._exit(1)
     query = SearchQuery(**json.loads(question))
-    _exit_with_parent()
-    os.fchdir(directory)  # by its descriptor: its name may have changed
-    sys.stdout.write(json.dumps(_answer(query)))
+    if directory < 0:
+        answer = _answer(ParentTree(), query)
+    else:
+        _exit_with_parent()
+        os.fchdir(directory)  # by its descriptor: its name may have changed
+        with Directory(".") as tree:
+            answer = _answer(tree, query)
+    sys.stdout.write(json.dumps(answer))
     sys.stdout.flush()
     os._exit(0)  # nothing to clean up
 
 
-def _answer(query: SearchQuery) -> dict[str, Any]:
+def _answer(tree: Tree, query: SearchQuery) -> dict[str, Any]:
     try:
-        with Directory(".") as directory:
-            return {"text": FileSearch(directory, query).text()}
+        return {"text": FileSearch(tree, query).text()}
     except ToolFailed as refused:
         return {"refused": str(refused), "expected": refused.expected}
+
+
+class ParentTree:
+    """The files of a workspace that only the parent can read: each call is a question to it.
+
+    A question is a line of JSON. The answer is one too, followed by as many bytes as its `size`.
+    """
+
+    def relative(self, path: str) -> str:
+        return path  # the parent has made it relative
+
+    def entries(self, path: str = ".", most: int | None = None) -> list[DirectoryEntry]:
+        answer, _ = self._ask("list", path, most)
+        return [DirectoryEntry(**entry) for entry in answer["entries"]]
+
+    def link_target(self, path: str) -> str:
+        return "?"  # a search follows no link
+
+    def is_file(self, path: str) -> bool:
+        answer, _ = self._ask("stat", path)
+        return bool(answer["kind"] == "file")
+
+    def read_if_there(self, path: str, limit: int) -> bytes | None:
+        try:
+            return self.read_limited(path, limit)
+        except PathRefused:
+            return None
+
+    def read_limited(self, path: str, limit: int) -> bytes | None:
+        return self._ask("read", path, limit)[1]
+
+    def _ask(self, *question: object) -> tuple[dict[str, Any], bytes | None]:
+        sys.stdout.write(json.dumps(question) + "\n")
+        sys.stdout.flush()
+        line = sys.stdin.buffer.readline()
+        if not line:  # the parent has died
+            os._exit(1)
+        answer = json.loads(line)
+        if "refused" in answer:
+            raise PathRefused(answer["refused"], answer["code"], expected=answer["expected"])
+        size = answer.get("size")
+        return answer, None if size is None else sys.stdin.buffer.read(size)
 
 
 def _exit_with_parent() -> None:

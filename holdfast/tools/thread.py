@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
+
+SMALL: Final = 32 * 1024
+"""Bytes that are worked on in less time than it takes to change threads."""
 
 
 async def to_end(function: Callable[[], T]) -> T:
@@ -24,3 +27,8 @@ async def to_end(function: Callable[[], T]) -> T:
         if work.cancelled():  # the executor is being shut down
             raise
         return await asyncio.shield(work)
+
+
+async def compute(function: Callable[[], T], size: int) -> T:
+    """Compute something from this many bytes: here if they are few, otherwise in a thread."""
+    return function() if size <= SMALL else await to_end(function)

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from holdfast.kernel.messages import Message, Text, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
+from holdfast.kernel.workspace import FileContent, Workspace
 from holdfast.tools.description import description
 from holdfast.tools.display_text import on_one_line, visible
 from holdfast.tools.files.diff import (
@@ -26,8 +27,7 @@ from holdfast.tools.files.planned_change import (
 )
 from holdfast.tools.files.read_versions import FileRecord, KnownVersion, metadata, seen
 from holdfast.tools.files.text_file import Document, decode, lone_surrogate, rewritten
-from holdfast.tools.thread import to_end
-from holdfast.tools.workspace.directory import Directory, FileContent
+from holdfast.tools.thread import compute
 
 NAME: Final = "write_file"
 SCHEMA: Final[Mapping[str, Any]] = {
@@ -41,22 +41,20 @@ SCHEMA: Final[Mapping[str, Any]] = {
 }
 
 
-def write_file(directory: Directory, *, approval: Literal["never", "ask"] = "ask") -> Tool:
-    """The tool that writes files inside a directory. An approval shows the diff."""
+def write_file(workspace: Workspace, *, approval: Literal["never", "ask"] = "ask") -> Tool:
+    """The tool that writes files of a workspace. An approval shows the diff."""
 
     async def validate(context: ToolContext, values: Values) -> None:
         """Refuse an impossible change before a person is asked to approve it."""
-        await to_end(partial(plan, directory, context.history, **values))
+        await plan(workspace, context.history, **values)
 
     async def preview(context: ToolContext, values: Values) -> str:
-        planned = await to_end(partial(plan, directory, context.history, **values))
-        return (
-            visible(shown(planned, MAX_LINES_FOR_PEOPLE))
-            or f"{planned.file} already has exactly this content."
-        )
+        planned = await plan(workspace, context.history, **values)
+        diff = await compute(partial(shown, planned, MAX_LINES_FOR_PEOPLE), planned.size)
+        return visible(diff) or f"{planned.file} already has exactly this content."
 
     async def run(context: ToolContext, path: str, content: str) -> ToolResult:
-        text, record = await to_end(partial(write, directory, context.history, path, content))
+        text, record = await write(workspace, context.history, path, content)
         return ToolResult(context.call_id, NAME, (Text(text),), metadata=metadata(record))
 
     return Tool(
@@ -73,18 +71,26 @@ def write_file(directory: Directory, *, approval: Literal["never", "ask"] = "ask
     )
 
 
-def plan(
-    directory: Directory, history: Sequence[Message], path: str, content: str
+async def plan(
+    workspace: Workspace, history: Sequence[Message], path: str, content: str
 ) -> PlannedChange:
     """Plan the new content. Refuses to replace a file that the model has not read."""
     if lone := lone_surrogate(content):
         raise ChangeRefused(f"content contains a lone surrogate ({lone}), which cannot be written.")
-    file = directory.relative(path)
-    was = current(directory, file)
+    file = workspace.relative(path)
+    was = await current(workspace, file)
+    size = len(content) + (0 if was is None else len(was.data))
+    return await compute(partial(replacement, file, was, content, history), size)
+
+
+def replacement(
+    file: str, was: FileContent | None, content: str, history: Sequence[Message]
+) -> PlannedChange:
+    """Plan to give a file another content."""
     old = None if was is None else decode(was.data)
     planned = PlannedChange(file, was, old, rewritten(old, content))
     if was is not None and was.data not in (b"", planned.data):
-        if why := unseen(file, was, old, seen(history, directory.settled(path))):
+        if why := unseen(file, was, old, seen(history, was.file)):
             raise ChangeRefused(why)
         if old is not None and "\ufffd" in content and lone_surrogate(old.text):
             raise ChangeRefused(
@@ -124,21 +130,26 @@ def shown(planned: PlannedChange, most: int) -> str:
     return "\n".join(filter(None, [f"({words})" if words else "", diff]))
 
 
-def write(
-    directory: Directory, history: Sequence[Message], path: str, content: str
+async def write(
+    workspace: Workspace, history: Sequence[Message], path: str, content: str
 ) -> tuple[str, FileRecord]:
     """Write the file; returns what was done, and a record of the new state."""
-    planned = plan(directory, history, path, content)
-    file = directory.settled(path)
-    if planned.was is not None and planned.was.data == planned.data:
+    planned = await plan(workspace, history, path, content)
+    was = planned.was
+    if was is not None and was.data == planned.data:
         text = f"{planned.file} already has exactly this content: nothing was changed."
-        return text, FileRecord(file, planned.was.version)
-    version = carry_out(directory, planned)
+        return text, FileRecord(was.file, was.version)
+    file = await workspace.resolve(path) if was is None else was.file
+    version = await carry_out(workspace, planned)
+    text = await compute(partial(report, planned), planned.size)
+    return text, FileRecord(file, version)
+
+
+def report(planned: PlannedChange) -> str:
+    """The result of the call, for the model."""
     lines = len(planned.new.text.removesuffix("\n").split("\n")) if planned.new.text else 0
     count = f"{lines} lines" if lines != 1 else "1 line"
     text = f"Wrote {planned.file} ({count}, {size(len(planned.data))})"
     if planned.was is None:
-        text += ": a new file."
-    else:
-        text += f", replacing its content:\n{shown(planned, MAX_LINES_FOR_MODELS)}"
-    return text, FileRecord(file, version)
+        return f"{text}: a new file."
+    return f"{text}, replacing its content:\n{shown(planned, MAX_LINES_FOR_MODELS)}"

@@ -23,7 +23,7 @@ from holdfast.tools.files.planned_change import ChangeRefused
 from holdfast.tools.files.read_versions import seen
 from holdfast.tools.files.text_file import ERRORS, Encoding, shown
 from holdfast.tools.read_file import read_file
-from holdfast.tools.workspace.directory import Directory
+from holdfast.tools.workspace.directory_workspace import DirectoryWorkspace
 from holdfast.tools.write_file import write_file
 from tests.kernel.runs import only
 from tests.kernel.toolkit import assert_valid, outcomes, result_of, results_in, watched
@@ -35,7 +35,7 @@ class Place:
 
     def __init__(self, path: Path) -> None:
         self.file = path / "a.txt"
-        directory = Directory(path)
+        directory = DirectoryWorkspace(path)
         self.read = read_file(directory)
         self.write = write_file(directory, approval="never")
         self.edit = edit_file(directory, approval="never")

@@ -27,13 +27,15 @@ from holdfast.kernel.events import ToolProgressed, ToolStarted
 from holdfast.kernel.messages import ToolResult
 from holdfast.kernel.policy import Calls, Policy
 from holdfast.kernel.tool import Tool, ToolContext
+from holdfast.kernel.workspace import PathRefused
 from holdfast.testing import ScriptedModel, call, no_leaked_tasks
 from holdfast.tools import execute as module
 from holdfast.tools.commands import output, supervisor_process
 from holdfast.tools.commands.process import NotStarted, SupervisorFailed, start
 from holdfast.tools.display_text import visible
 from holdfast.tools.execute import execute
-from holdfast.tools.workspace.directory import Directory, PathRefused
+from holdfast.tools.workspace.directory import Directory
+from holdfast.tools.workspace.directory_workspace import DirectoryWorkspace
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="counts processes in /proc")
 
@@ -87,7 +89,9 @@ class Call:
 
 async def run(top: Directory, command: str, /, **values: Any) -> ToolResult:
     """What a command gives that nobody has to agree to."""
-    return await Call(execute(top, approval="never"), command=command, **values).task
+    return await Call(
+        execute(DirectoryWorkspace(top), approval="never"), command=command, **values
+    ).task
 
 
 def lines(result: ToolResult) -> tuple[str, str]:
@@ -211,7 +215,7 @@ async def test_long_output_is_shown_at_both_ends_and_whole_in_a_file(
 async def test_a_result_that_is_cut_still_tells_its_end_and_where_all_of_it_is(
     directory: Directory,
 ) -> None:
-    tool = execute(directory, approval="never")
+    tool = execute(DirectoryWorkspace(directory), approval="never")
     model = ScriptedModel([call("execute", command="seq 1 100000; exit 3"), "I see."])
     await Agent(model=model, tools=[tool], policy=Policy(calls=Calls(max_result=4_000))).run("Go.")
 
@@ -254,7 +258,7 @@ async def test_a_command_gets_only_variables_from_the_allow_list(
         monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("LC_TIME", "C")
     monkeypatch.setenv("SET_FOR_IT", "yes")
-    tool = execute(directory, approval="never", pass_env=["SET_FOR_IT"])
+    tool = execute(DirectoryWorkspace(directory), approval="never", pass_env=["SET_FOR_IT"])
 
     result = await Call(tool, command="env; tr '\\0' '\\n' < /proc/$PPID/environ").task
 
@@ -271,7 +275,7 @@ async def test_a_command_gets_only_variables_from_the_allow_list(
 @in_real_time
 async def test_an_environment_that_is_given_is_taken_as_it_is(directory: Directory) -> None:
     given = {"MINE": "kept", "PATH": os.environ["PATH"], "PWD": "/gone"}
-    tool = execute(directory, approval="never", environ=given)
+    tool = execute(DirectoryWorkspace(directory, environ=given), approval="never")
 
     assert lines(await Call(tool, command="echo $MINE $PWD").task)[0] == f"kept {directory.path}"
 
@@ -280,7 +284,7 @@ async def test_an_environment_that_is_given_is_taken_as_it_is(directory: Directo
 async def test_the_environment_is_read_when_the_command_runs(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tool = execute(directory, approval="never")
+    tool = execute(DirectoryWorkspace(directory), approval="never")
     monkeypatch.setenv("LC_LATER", "yes")
 
     assert lines(await Call(tool, command="echo $LC_LATER").task)[0] == "yes"
@@ -290,7 +294,7 @@ async def test_the_environment_is_read_when_the_command_runs(
 async def test_without_bash_the_command_runs_in_sh(directory: Directory, tmp_path: Path) -> None:
     (folder := tmp_path / "bin").mkdir()
     (folder / "sh").symlink_to("/bin/sh")
-    tool = execute(directory, approval="never", environ={"PATH": str(folder)})
+    tool = execute(DirectoryWorkspace(directory, environ={"PATH": str(folder)}), approval="never")
 
     assert lines(await Call(tool, command="echo $0").task)[0] == "sh"
 
@@ -303,7 +307,7 @@ async def test_a_shell_of_the_directory_itself_is_not_used(
     (tmp_path / "bash").chmod(0o755)
     monkeypatch.chdir(tmp_path)
     path = f".:{os.environ['PATH']}"
-    tool = execute(directory, approval="never", environ={"PATH": path})
+    tool = execute(DirectoryWorkspace(directory, environ={"PATH": path}), approval="never")
 
     assert lines(await Call(tool, command="echo right").task)[0] == "right"
 
@@ -331,7 +335,7 @@ async def test_a_command_that_cannot_be_run_is_refused(
 
 @in_real_time
 async def test_where_there_is_no_shell_the_tool_says_so(directory: Directory) -> None:
-    tool = execute(directory, approval="never", environ={"PATH": "/nowhere"})
+    tool = execute(DirectoryWorkspace(directory, environ={"PATH": "/nowhere"}), approval="never")
 
     with pytest.raises(ToolFailed, match="neither bash nor sh was found in /nowhere"):
         await Call(tool, command="true").task
@@ -343,7 +347,10 @@ async def test_where_the_variables_are_too_long_the_tool_says_so(directory: Dire
     before = descriptors()
 
     with pytest.raises(NotStarted, match="too long") as refusal:
-        await Call(execute(directory, approval="never", environ=environ), command="true").task
+        await Call(
+            execute(DirectoryWorkspace(directory, environ=environ), approval="never"),
+            command="true",
+        ).task
 
     assert refusal.value.errno == errno.E2BIG
     assert set(descriptors()) <= set(before)
@@ -375,7 +382,7 @@ def test_where_no_file_can_be_opened_the_tool_says_so_and_leaves_none_open(
 
     with open_files_at_most(len(before) - 1 + free):
         with pytest.raises(NotStarted, match="too many files are open"):
-            start("/bin/sh", "true", folder, {})
+            start("/bin/sh", "true", folder, {}, time_limit=60)
 
     assert set(descriptors()) <= set(before)
     for filler in (*fillers, folder):
@@ -392,7 +399,7 @@ def test_where_no_process_can_be_started_the_tool_says_so(tmp_path: Path) -> Non
         if os.getuid() == 0:
             os.setuid(54321)  # the limit is not for root
         try:
-            start("/bin/sh", "true", folder, {})
+            start("/bin/sh", "true", folder, {}, time_limit=60)
         except NotStarted as error:
             print(error)
     """
@@ -430,7 +437,7 @@ async def test_a_supervisor_that_cannot_start_says_why(
 @pytest.mark.parametrize("wrong", [0, -1, 3601, float("nan"), float("inf")])
 def test_a_time_limit_that_cannot_be_right_is_refused(wrong: float, directory: Directory) -> None:
     with pytest.raises(ConfigError, match="time_limit"):
-        execute(directory, time_limit=wrong)
+        execute(DirectoryWorkspace(directory), time_limit=wrong)
 
 
 # --- the time limit -----------------------------------------------------------------------------
@@ -454,7 +461,7 @@ async def test_at_its_time_limit_a_command_is_stopped_with_all_it_started(
 
 @in_real_time
 async def test_a_command_that_gives_no_time_has_the_tool_s(directory: Directory) -> None:
-    tool = execute(directory, approval="never", time_limit=0.2)
+    tool = execute(DirectoryWorkspace(directory), approval="never", time_limit=0.2)
 
     result = await Call(tool, command="sleep 1000").task
 
@@ -479,7 +486,7 @@ async def test_a_watcher_who_does_not_keep_up_does_not_outlast_the_time_limit(
     async def never(text: str) -> None:
         await asyncio.Event().wait()
 
-    tool = execute(directory, approval="never")
+    tool = execute(DirectoryWorkspace(directory), approval="never")
     assert tool.function is not None
 
     result = await tool.function(ToolContext("x", never), command="echo words; yes", timeout=1)
@@ -494,7 +501,7 @@ async def test_a_watcher_who_does_not_keep_up_does_not_outlast_the_time_limit(
 @in_real_time
 async def test_an_interrupted_command_returns_what_it_had_printed(directory: Directory) -> None:
     command = "trap '' TERM HUP INT; setsid sleep 1000 & echo $$ $!; while :; do wait; done"
-    running = Call(execute(directory, approval="never"), command=command)
+    running = Call(execute(DirectoryWorkspace(directory), approval="never"), command=command)
     await running.until_told()
     began = time.monotonic()
 
@@ -512,7 +519,10 @@ async def test_an_interrupted_command_returns_what_it_had_printed(directory: Dir
 async def test_a_command_that_is_interrupted_before_its_first_word_is_stopped(
     directory: Directory, tmp_path: Path
 ) -> None:
-    running = Call(execute(directory, approval="never"), command="sleep 0.5; touch late; sleep 9")
+    running = Call(
+        execute(DirectoryWorkspace(directory), approval="never"),
+        command="sleep 0.5; touch late; sleep 9",
+    )
     await asyncio.sleep(0)
 
     result = await running.interrupted()
@@ -526,7 +536,7 @@ async def test_a_command_that_is_interrupted_before_its_first_word_is_stopped(
 async def test_a_second_cancellation_leaves_nothing_running(directory: Directory) -> None:
     before = children()
     running = Call(
-        execute(directory, approval="never"),
+        execute(DirectoryWorkspace(directory), approval="never"),
         command="trap '' TERM; setsid sleep 1000 & echo $$ $!; while :; do wait; done",
     )
     await running.until_told()
@@ -546,7 +556,7 @@ async def test_a_command_that_suspends_its_supervisor_can_be_interrupted(
     directory: Directory,
 ) -> None:
     command = "echo $$ $PPID; kill -STOP $PPID; sleep 1000"
-    running = Call(execute(directory, approval="never"), command=command)
+    running = Call(execute(DirectoryWorkspace(directory), approval="never"), command=command)
     await running.until_told()
     shell, watcher = map(int, running.progress[0].split())
     await until(lambda: ") T " in Path(f"/proc/{watcher}/stat").read_text())
@@ -565,7 +575,9 @@ async def test_an_interrupt_is_heard_although_a_fork_of_ours_holds_the_pipe(
     directory: Directory,
 ) -> None:
     before = set(descriptors())
-    running = Call(execute(directory, approval="never"), command="echo $$; sleep 1000")
+    running = Call(
+        execute(DirectoryWorkspace(directory), approval="never"), command="echo $$; sleep 1000"
+    )
     await running.until_told()
     made = [int(number) for number in set(descriptors()) - before]
     (control,) = (n for n in made if fcntl.fcntl(n, fcntl.F_GETFL) & os.O_WRONLY)
@@ -596,7 +608,7 @@ async def test_a_supervisor_that_does_not_answer_is_done_without(
 ) -> None:
     monkeypatch.setattr(module, "STOP_WAIT", 0.2)
     command = "trap '' TERM; echo $$ $PPID; while :; do kill -STOP $PPID; done"
-    running = Call(execute(directory, approval="never"), command=command)
+    running = Call(execute(DirectoryWorkspace(directory), approval="never"), command=command)
     await running.until_told()
     pids = [int(pid) for pid in running.progress[0].split()]
 
@@ -617,7 +629,7 @@ async def test_a_daemon_that_keeps_its_supervisor_suspended_is_stopped(
         "setsid bash -c 'trap \"\" TERM; echo $$; while :; do kill -STOP $watcher; done' & "
         "sleep 1000"
     )
-    running = Call(execute(directory, approval="never"), command=command)
+    running = Call(execute(DirectoryWorkspace(directory), approval="never"), command=command)
     await running.until_told()
     daemon = int(running.progress[0])
     try:
@@ -638,7 +650,7 @@ async def test_nothing_is_left_when_we_are_killed(way: str, tmp_path: Path) -> N
     code = f"""
         import asyncio, os, signal
         from holdfast.kernel.tool import ToolContext
-        from holdfast.tools.workspace.directory import Directory
+        from holdfast.tools.workspace.directory_workspace import DirectoryWorkspace
         from holdfast.tools.execute import execute
 
         async def report(text):
@@ -646,7 +658,7 @@ async def test_nothing_is_left_when_we_are_killed(way: str, tmp_path: Path) -> N
             if {way!r} == "os._exit":
                 os._exit(1)
 
-        tool = execute(Directory("."), approval="never")
+        tool = execute(DirectoryWorkspace("."), approval="never")
         command = "trap '' TERM HUP; setsid sleep 1000 & echo $$ $! $PPID; while :; do wait; done"
         asyncio.run(tool.function(ToolContext("x", report), command=command))
     """
@@ -670,7 +682,7 @@ async def test_output_is_shown_in_whole_lines_while_the_command_runs(
 ) -> None:
     os.mkfifo(tmp_path / "gate")
     command = "echo one; printf tw; read x < gate; echo o"
-    running = Call(execute(directory, approval="never"), command=command)
+    running = Call(execute(DirectoryWorkspace(directory), approval="never"), command=command)
     await running.until_told()
     assert running.progress == ["one\n"]
     assert not running.task.done()
@@ -714,7 +726,9 @@ async def test_a_flood_is_shown_little_by_little_and_holds_nobody_up(
     flood: str, directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output, "MAX_LOG", 2**20)
-    running = Call(execute(directory, approval="never"), command=flood, timeout=0.7)
+    running = Call(
+        execute(DirectoryWorkspace(directory), approval="never"), command=flood, timeout=0.7
+    )
 
     async with watched_loop() as gaps:
         result = await running.task
@@ -750,7 +764,9 @@ async def test_a_pipe_that_somebody_else_holds_does_not_keep_the_command_from_en
     writer: list[str], directory: Directory, tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "gate")
-    running = Call(execute(directory, approval="never"), command="echo $$; read x < gate")
+    running = Call(
+        execute(DirectoryWorkspace(directory), approval="never"), command="echo $$; read x < gate"
+    )
     await running.until_told()
     stranger = into_output_of(int(running.progress[0]), writer)
     opened(tmp_path / "gate")
@@ -773,7 +789,7 @@ def into_output_of(pid: int, command: list[str]) -> subprocess.Popen[bytes]:
 
 @in_real_time
 async def test_commands_that_run_at_once_do_not_disturb_each_other(directory: Directory) -> None:
-    tool = execute(directory, approval="never")
+    tool = execute(DirectoryWorkspace(directory), approval="never")
     commands = [f"seq {n}000 {n}999; sleep 1000 & (exit {n})" for n in range(1, 9)]
     calls = [Call(tool, command=command) for command in commands[:6]]
     stopped = Call(tool, command="echo 7; sleep 1000")
@@ -800,7 +816,7 @@ def children_of(thread: Path) -> list[int]:
 
 
 def test_fifty_commands_leave_neither_descriptors_nor_processes(directory: Directory) -> None:
-    tool = execute(directory, approval="never")
+    tool = execute(DirectoryWorkspace(directory), approval="never")
 
     @in_real_time
     async def fifty() -> None:
@@ -833,7 +849,9 @@ async def test_interrupting_a_run_stops_its_command_and_keeps_the_output(
     model = ScriptedModel([call("execute", command=command), "not reached"])
     shown = []
 
-    async with Agent(model=model, tools=[execute(directory, approval="never")]).run("Go.") as run:
+    async with Agent(
+        model=model, tools=[execute(DirectoryWorkspace(directory), approval="never")]
+    ).run("Go.") as run:
         async for event in run:
             if isinstance(event, ToolProgressed) and event.what == "progress":
                 shown.append(event.text)
@@ -851,7 +869,7 @@ async def test_interrupting_a_run_stops_its_command_and_keeps_the_output(
 @in_real_time
 async def test_the_model_reads_the_result(directory: Directory) -> None:
     model = ScriptedModel([call("execute", command="echo hello"), "done"])
-    agent = Agent(model=model, tools=[execute(directory, approval="never")])
+    agent = Agent(model=model, tools=[execute(DirectoryWorkspace(directory), approval="never")])
 
     labels = []
     async with agent.run("Go.") as run:
@@ -867,7 +885,7 @@ async def test_the_model_reads_the_result(directory: Directory) -> None:
 async def test_a_person_is_asked_and_sees_the_command(directory: Directory) -> None:
     model = ScriptedModel([call("execute", command="echo a\u202eb\x1b[2K\nls", timeout=9999)])
 
-    outcome = await Agent(model=model, tools=[execute(directory)]).run("Go.")
+    outcome = await Agent(model=model, tools=[execute(DirectoryWorkspace(directory))]).run("Go.")
 
     assert outcome.reason == "requires_action"
     (action,) = outcome.actions
@@ -892,7 +910,7 @@ async def test_what_cannot_run_is_refused_before_anybody_is_asked(
 ) -> None:
     model = ScriptedModel([call("execute", **arguments), "I see."])
 
-    outcome = await Agent(model=model, tools=[execute(directory)]).run("Go.")
+    outcome = await Agent(model=model, tools=[execute(DirectoryWorkspace(directory))]).run("Go.")
 
     assert outcome.text == "I see."
     (result,) = model.requests[-1].messages[-1].results
@@ -921,7 +939,7 @@ def test_what_cannot_be_seen_is_shown() -> None:
 def test_a_call_is_described_in_a_short_line(
     command: str, label: str, directory: Directory
 ) -> None:
-    tool = execute(directory)
+    tool = execute(DirectoryWorkspace(directory))
     assert tool.describe is not None
 
     assert tool.describe({"command": command}) == label
@@ -930,7 +948,7 @@ def test_a_call_is_described_in_a_short_line(
 def test_the_tool_says_that_nothing_is_isolated_and_describes_each_argument(
     directory: Directory,
 ) -> None:
-    tool = execute(directory, time_limit=90)
+    tool = execute(DirectoryWorkspace(directory), time_limit=90)
 
     assert "not isolated" in tool.description
     properties = tool.arguments.schema["properties"]
@@ -942,5 +960,7 @@ def test_the_tool_says_that_nothing_is_isolated_and_describes_each_argument(
 
 @in_real_time
 async def test_any_number_of_seconds_may_be_asked_for(directory: Directory) -> None:
-    result = await Call(execute(directory), command="echo hi", timeout=10**400).task
+    result = await Call(
+        execute(DirectoryWorkspace(directory)), command="echo hi", timeout=10**400
+    ).task
     assert "exit code 0" in result.text

@@ -15,7 +15,7 @@ from holdfast.tools.execute import execute
 from holdfast.tools.list_files import list_files
 from holdfast.tools.read_file import read_file
 from holdfast.tools.search_files import search_files
-from holdfast.tools.workspace.directory import Directory
+from holdfast.tools.workspace.directory_workspace import DirectoryWorkspace
 from holdfast.tools.write_file import write_file
 from tests.kernel.toolkit import agent_for, outcomes, result_of
 
@@ -23,7 +23,7 @@ EDIT: Final = [{"old_text": "not there", "new_text": "x"}]
 
 
 def tools(top: Path) -> dict[str, Tool]:
-    directory = Directory(top)
+    directory = DirectoryWorkspace(top)
     made = (
         read_file(directory),
         write_file(directory, approval="never"),

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from holdfast.kernel.workspace import PathRefused
 from holdfast.tools import list_files as module
 from holdfast.tools.files.kind import size
 from holdfast.tools.list_files import label, list_files
-from holdfast.tools.workspace.directory import Directory, PathRefused
+from holdfast.tools.workspace.directory import Directory
+from holdfast.tools.workspace.directory_workspace import DirectoryWorkspace
 from holdfast.tools.workspace.glob import BadGlob
 from holdfast.tools.workspace.openat import opener
 
@@ -37,7 +39,7 @@ def write(top: Path, *paths: str, text: str = "") -> None:
 
 async def listed(directory: Directory, *, seconds: float = 60.0, **arguments: Any) -> list[str]:
     """The lines that a model would see."""
-    tool = list_files(directory, seconds=seconds)
+    tool = list_files(DirectoryWorkspace(directory), seconds=seconds)
     assert tool.function is not None
     text = await tool.function(**tool.arguments.check(arguments))
     assert isinstance(text, str)
@@ -244,7 +246,7 @@ def test_people_are_told_what_is_listed(arguments: dict[str, str], words: str) -
 
 
 async def test_the_model_is_told_what_each_argument_means(directory: Directory) -> None:
-    spec = list_files(directory).spec
+    spec = list_files(DirectoryWorkspace(directory)).spec
     assert spec.description.startswith("List the contents of a directory")
     assert all(each["description"] for each in spec.schema["properties"].values())
 

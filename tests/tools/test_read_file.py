@@ -13,11 +13,12 @@ from holdfast import Agent
 from holdfast.kernel.events import ToolStarted
 from holdfast.kernel.policy import Calls, Policy
 from holdfast.kernel.tool import Tool
+from holdfast.kernel.workspace import PathRefused
 from holdfast.messages import File, Text, ToolResult
 from holdfast.testing import ScriptedModel, call
 from holdfast.tools.files.read_versions import KnownVersion, seen
 from holdfast.tools.read_file import MAX_BYTES, describe, read_file, turn_to
-from holdfast.tools.workspace.directory import Directory, PathRefused
+from holdfast.tools.workspace.directory_workspace import DirectoryWorkspace
 from tests.kernel.runs import only
 from tests.kernel.toolkit import result_of, watched
 from tests.tools.file_tools import committed, run, text_of
@@ -27,7 +28,7 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01"
 
 @pytest.fixture
 def tool(tmp_path: Path) -> Tool:
-    return read_file(Directory(tmp_path))
+    return read_file(DirectoryWorkspace(tmp_path))
 
 
 async def refusal(tool: Tool, **values: object) -> str:
@@ -279,7 +280,7 @@ async def test_a_line_of_which_only_the_beginning_is_shown_was_not_seen(
 async def test_a_result_that_was_cut_on_its_way_shows_nothing_for_sure(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a line of twenty or so\n" * 1_500)
     small = Policy(calls=Calls(max_result=16_000))
-    made = await result_of(read_file(Directory(tmp_path)), {"path": "a.txt"}, policy=small)
+    made = await result_of(read_file(DirectoryWorkspace(tmp_path)), {"path": "a.txt"}, policy=small)
     assert "bytes cut" in made.text
     known = told(made)
     assert known is not None

@@ -24,11 +24,13 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.kernel.errors import ToolFailed
-from holdfast.tools import search_child
-from holdfast.tools import search_files as module
-from holdfast.tools.search_child import FileSearch, SearchQuery
+from holdfast.kernel.workspace import PathRefused
+from holdfast.tools import search_child, search_process
+from holdfast.tools.search_child import FileSearch
 from holdfast.tools.search_files import label, search_files
-from holdfast.tools.workspace.directory import Directory, PathRefused
+from holdfast.tools.search_query import SearchQuery
+from holdfast.tools.workspace.directory import Directory
+from holdfast.tools.workspace.directory_workspace import DirectoryWorkspace
 
 CATASTROPHE = "(a+)+$"
 """Takes longer than anybody can wait, in a file like this:"""
@@ -55,7 +57,7 @@ def write(top: Path, files: dict[str, str | bytes]) -> None:
 
 async def ask(directory: Directory, *, seconds: float = 60.0, **arguments: Any) -> str:
     """Through the tool, and so through a process."""
-    tool = search_files(directory, seconds=seconds)
+    tool = search_files(DirectoryWorkspace(directory), seconds=seconds)
     assert tool.function is not None
     text = await tool.function(**tool.arguments.check(arguments))
     assert isinstance(text, str)
@@ -244,7 +246,8 @@ def test_what_is_no_text_or_too_large_is_skipped_and_counted(
 
 def test_the_model_is_told_how_large_a_file_may_be(directory: Directory) -> None:
     assert (
-        f"larger than {search_child.MAX_FILE // 1024**2} MB" in search_files(directory).description
+        f"larger than {search_child.MAX_FILE // 1024**2} MB"
+        in search_files(DirectoryWorkspace(directory)).description
     )
 
 
@@ -310,7 +313,7 @@ def test_a_bad_expression_is_refused_with_what_is_wrong(directory: Directory, pa
 
 async def test_half_a_character_matches_nothing(directory: Directory, top: Path) -> None:
     write(top, {"a": "x"})
-    tool = search_files(directory)
+    tool = search_files(DirectoryWorkspace(directory))
     assert tool.function is not None
     for literal in (True, False):
         text = await tool.function(pattern="\udcff", literal=literal)
@@ -419,7 +422,7 @@ def test_a_process_that_matches_ends_when_whoever_asked_is_gone(
     write(top, {"a": ENDLESS})
     opened = directory.open(".")
     process = subprocess.Popen(
-        module._command(opened, 60), stdin=subprocess.PIPE, pass_fds=(opened,), env={}
+        search_process._command(opened, 60), stdin=subprocess.PIPE, pass_fds=(opened,), env={}
     )
     os.close(opened)
     assert process.stdin is not None
@@ -435,7 +438,7 @@ def test_a_process_that_matches_ends_when_whoever_asked_is_gone(
 
 def test_a_process_whose_asker_is_gone_before_it_asks_ends_too(directory: Directory) -> None:
     opened = directory.open(".")
-    command = module._command(opened, 60)
+    command = search_process._command(opened, 60)
     ended = subprocess.run(
         command, input=b"", pass_fds=(opened,), env={}, stderr=subprocess.PIPE, check=False
     )
@@ -467,10 +470,10 @@ async def test_the_process_knows_nothing_of_our_environment(
 
 PROGRAM = """
 import asyncio, sys
-from holdfast.tools.workspace.directory import Directory
+from holdfast.tools.workspace.directory_workspace import DirectoryWorkspace
 from holdfast.tools.search_files import search_files
 directory, pattern = sys.argv[1:]
-print(asyncio.run(search_files(Directory(directory)).function(pattern=pattern)))
+print(asyncio.run(search_files(DirectoryWorkspace(directory)).function(pattern=pattern)))
 """
 
 
@@ -565,7 +568,7 @@ def test_people_are_told_what_is_searched_for(arguments: dict[str, str], words: 
 
 
 async def test_the_model_is_told_what_each_argument_means(directory: Directory) -> None:
-    spec = search_files(directory).spec
+    spec = search_files(DirectoryWorkspace(directory)).spec
     assert spec.description.startswith("Search for text in files")
     assert all(each["description"] for each in spec.schema["properties"].values())
 

@@ -11,11 +11,12 @@ from holdfast import Agent, RunResult, approve
 from holdfast.kernel.events import ToolProgressed, ToolStarted
 from holdfast.kernel.messages import dump, load
 from holdfast.kernel.tool import Tool
+from holdfast.kernel.workspace import PathRefused
 from holdfast.testing import ScriptedModel, ScriptedTurn, call
 from holdfast.tools.files.planned_change import ChangeRefused, PlannedChange, carry_out, current
 from holdfast.tools.files.text_file import Document
 from holdfast.tools.read_file import read_file
-from holdfast.tools.workspace.directory import Directory, PathRefused
+from holdfast.tools.workspace.directory_workspace import DirectoryWorkspace
 from holdfast.tools.write_file import write_file
 from tests.kernel.runs import only
 from tests.kernel.toolkit import assert_valid, outcomes, results_in, watched
@@ -27,7 +28,7 @@ class Place:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        directory = Directory(path)
+        directory = DirectoryWorkspace(path)
         self.read = read_file(directory)
         self.write = write_file(directory, approval="never")
         self.write_if_agreed = write_file(directory)
@@ -151,13 +152,15 @@ async def test_a_file_that_holds_just_this_is_left_alone(place: Place) -> None:
 async def test_a_change_between_the_last_look_and_the_write_is_not_overwritten(
     place: Place, old: bytes | None
 ) -> None:
-    directory = Directory(place.path)
+    directory = DirectoryWorkspace(place.path)
     if old is not None:
         place.put("a.txt", old)
-    made = PlannedChange("a.txt", current(directory, "a.txt"), None, Document("two\n", ("\n",)))
+    made = PlannedChange(
+        "a.txt", await current(directory, "a.txt"), None, Document("two\n", ("\n",))
+    )
     place.put("a.txt", b"meanwhile\n")
     with pytest.raises(PathRefused, match=r"a\.txt"):
-        carry_out(directory, made)
+        await carry_out(directory, made)
     assert place.get("a.txt") == b"meanwhile\n"
 
 

@@ -1,6 +1,7 @@
 """Runs one command: its processes, its environment and its output.
 
-Read `process.py` first: `CommandProcess` is a running command, from its start to its exit code.
+Read `process.py` first: `CommandProcess` is a running command of this machine, from its start to
+its exit code.
 
 - Between us and the command is a supervisor process (`supervisor_process.py`). It stops everything
   that the command has started, also when our own process is killed.

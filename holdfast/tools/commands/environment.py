@@ -1,4 +1,4 @@
-"""The environment variables of a command. Pure.
+"""The environment variables of a command.
 
 A command gets variables from an allow-list, so that secrets of the process (cloud credentials,
 tokens, passwords in URLs) do not end up in a log or in a model's context by accident. This isolates
@@ -7,6 +7,7 @@ nothing: a command can read whatever its user can, the variables of this process
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
@@ -44,28 +45,40 @@ NON_INTERACTIVE: Final[Mapping[str, str]] = {
 """Variables set for every command: no person is there to use a pager, an editor or a prompt."""
 
 
-def passed(environ: Mapping[str, str], pass_env: Iterable[str] = ()) -> dict[str, str]:
-    """The variables of this process that a command gets: the allow-list, and those in `pass_env`.
+def usual(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables on the allow-list."""
+    return _matching(environ, PASSED_VARIABLES)
+
+
+def named(environ: Mapping[str, str], pass_env: Iterable[str]) -> dict[str, str]:
+    """The variables that a person has named, or that match a pattern of theirs.
 
     A pattern such as `AWS_*` never matches a provider's key or a setting of ours, which have to be
     named in full.
     """
-    more = frozenset(pass_env)
-    patterns = (*PASSED_VARIABLES, *more)
+    names = frozenset(pass_env)
+    if not names:
+        return {}
+    exact = {name: environ[name] for name in names if name in environ}
+    return {**_matching(environ, names), **exact}
+
+
+def variables(pass_env: Iterable[str]) -> dict[str, str]:
+    """Variables for every command in any workspace: those named of this process, and those
+    for use without a person."""
+    return {**named(os.environ, pass_env), **NON_INTERACTIVE}
+
+
+def without_directories(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables without those that name the directory of another process."""
+    return {name: value for name, value in environ.items() if name not in ("PWD", "OLDPWD")}
+
+
+def _matching(environ: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environ.items()
-        if name in more
-        or (not _is_secret(name) and any(fnmatchcase(name, pattern) for pattern in patterns))
-    }
-
-
-def set_up(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables a command runs with, for use without a person."""
-    stale = ("PWD", "OLDPWD")
-    return {
-        **{name: value for name, value in environ.items() if name not in stale},
-        **NON_INTERACTIVE,
+        if not _is_secret(name) and any(fnmatchcase(name, pattern) for pattern in patterns)
     }
 
 

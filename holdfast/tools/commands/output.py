@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import codecs
-import os
 import re
 import time
 from contextlib import suppress
+from secrets import token_hex
 from typing import Final
 
-from holdfast.tools.workspace.directory import Directory, PathRefused
+from holdfast.kernel.workspace import NewFile, PathRefused, Workspace
 
 HEAD_BYTES: Final = 16 * 1024
 TAIL_BYTES: Final = 16 * 1024
@@ -21,7 +21,11 @@ MAX_UNSEEN: Final = 4 * 1024
 MAX_HELD_LINE: Final = 8 * 1024
 """Characters after which an unfinished line is passed on."""
 
+MAX_UNSAVED: Final = 256 * 1024
+"""Bytes of output kept until they are written to a file at once."""
+
 HOLDFAST_FOLDER: Final = ".holdfast"
+OUTPUT_FOLDER: Final = f"{HOLDFAST_FOLDER}/output"
 MAX_LOG_FILES: Final = 50
 """Number of log files kept in a directory; older ones are deleted."""
 _LOG: Final = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}\.log", re.ASCII)
@@ -141,79 +145,86 @@ class HeadAndTail:
 
 
 class OutputLog:
-    """A file with the whole output, in the directory that the agent works in."""
+    """A file with the whole output, in the workspace of the command."""
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, workspace: Workspace) -> None:
         self.path = ""
         """Path of the file; empty until something is written."""
         self.problem = ""
         """Why the file is incomplete; empty if it is complete."""
-        self._directory = directory
-        self._file: int | None = None
+        self._workspace = workspace
+        self._file: NewFile | None = None
+        self._unsaved: list[bytes] = []
+        self._unsaved_bytes = 0
         self._room = MAX_LOG
 
     def write(self, data: bytes) -> None:
-        """Append output, if possible: a full disk is not the command's fault."""
-        if self.problem:
+        """Append output, which `save` writes to the file."""
+        if self.problem or self._room < 0:
+            return
+        self._unsaved.append(data[: self._room])
+        self._unsaved_bytes += len(data)
+        self._room -= len(data)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is enough to be saved."""
+        return self._unsaved_bytes >= MAX_UNSAVED
+
+    async def save(self) -> None:
+        """Write the output to the file, if possible: a full disk is not the command's fault."""
+        data = b"".join(self._unsaved)
+        self._unsaved.clear()
+        self._unsaved_bytes = 0
+        if self.problem or not data:
             return
         try:
             if self._file is None:
-                self._open()
-            self._write(data[: self._room])
+                self._file = await self._open()
+            await self._file.write(data)
         except PathRefused as error:
             self.problem = str(error)
         except OSError as error:
             self.problem = error.strerror or str(error)
-        self._room -= len(data)
         if self._room < 0 and not self.problem:
             self.problem = f"the file is limited to {MAX_LOG // 2**20} MiB"
 
-    def _open(self) -> None:
-        self._ignore()
-        path = (
-            f"{HOLDFAST_FOLDER}/output/{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(4).hex()}.log"
-        )
-        self._file = self._directory.create(path)
-        self.path = path
-        self._forget_oldest()
+    async def close(self) -> None:
+        await self.save()
+        file, self._file = self._file, None
+        if file is not None:
+            await file.close()
 
-    def _forget_oldest(self) -> None:
+    async def _open(self) -> NewFile:
+        await self._ignore()
+        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{token_hex(4)}.log"
+        path = f"{OUTPUT_FOLDER}/{name}"
+        file = await self._workspace.create(path)
+        self.path = path
+        await self._forget_oldest(name)
+        return file
+
+    async def _forget_oldest(self, newest: str) -> None:
         """Delete the oldest log files, by the time in their names.
 
         A file with another name is not ours. The new file is kept even if the clock was set back.
         """
-        with suppress(OSError):  # then old files stay
-            folder = self._directory.open_inside(
-                f"{HOLDFAST_FOLDER}/output", os.O_RDONLY | os.O_DIRECTORY
-            )
-            try:
-                others = set(os.listdir(folder)) - {os.path.basename(self.path)}
-                logs = sorted(name for name in others if _LOG.fullmatch(name))
-                for name in logs[: 1 - MAX_LOG_FILES]:
-                    os.unlink(name, dir_fd=folder)
-            finally:
-                os.close(folder)
+        with suppress(PathRefused):  # then old files stay
+            names = {entry.name for entry in await self._workspace.list(OUTPUT_FOLDER)}
+            logs = sorted(name for name in names - {newest} if _LOG.fullmatch(name))
+            for name in logs[: 1 - MAX_LOG_FILES]:
+                await self._workspace.remove(f"{OUTPUT_FOLDER}/{name}")
 
-    def _ignore(self) -> None:
+    async def _ignore(self) -> None:
         """Keep our files out of the user's version control."""
         try:
-            file = self._directory.create(f"{HOLDFAST_FOLDER}/.gitignore")
+            file = await self._workspace.create(f"{HOLDFAST_FOLDER}/.gitignore")
         except PathRefused:
             return  # it exists; otherwise creating the log fails too, and reports why
         try:
-            os.write(file, b"*\n")
+            await file.write(b"*\n")
         finally:
-            os.close(file)
-
-    def _write(self, data: bytes) -> None:
-        assert self._file is not None
-        while data:
-            data = data[os.write(self._file, data) :]
-
-    def close(self) -> None:
-        file, self._file = self._file, None
-        if file is not None:
-            os.close(file)
+            await file.close()
 
 
 class UnseenOutput:
@@ -248,14 +259,14 @@ class UnseenOutput:
 class CommandOutput:
     """The output of one command, from its bytes to what people and the model see."""
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, workspace: Workspace) -> None:
         self.unseen = UnseenOutput()
         self._readable = OutputDecoder()
         self._ends = HeadAndTail()
         self._shown = HeadAndTail()
         """The same output with its colors."""
         self._is_coloured = False
-        self._log = OutputLog(directory)
+        self._log = OutputLog(workspace)
 
     def feed(self, data: bytes) -> None:
         self._add(self._readable.feed(data))
@@ -263,7 +274,16 @@ class CommandOutput:
     def end(self) -> None:
         """Mark the end of the output."""
         self._add(self._readable.end())
-        self._log.close()
+
+    async def save(self) -> None:
+        """Save what has come of a long output, from time to time."""
+        if self._log.is_full:
+            await self._log.save()
+
+    async def close(self) -> None:
+        """Save the rest. Before this, `text` does not know whether all was saved."""
+        self.end()
+        await self._log.close()
 
     def _add(self, text: str) -> None:
         if not text:

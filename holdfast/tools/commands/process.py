@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
-
 from holdfast.kernel.errors import ToolFailed
+from holdfast.kernel.workspace import CommandExit
 from holdfast.tools.commands import supervisor_process
 from holdfast.tools.thread import to_end
 
@@ -51,17 +50,6 @@ class SupervisorFailed(ToolFailed):
     """A command whose supervisor failed."""
 
 
-class CommandExit(Struct, frozen=True):
-    """How a command ended."""
-
-    code: int | None
-    """Exit code; negative: the signal number. None: unknown, the supervisor was killed."""
-    left: int = 0
-    """Number of processes it left running."""
-    alive: int = 0
-    """Number of its processes that could not be stopped."""
-
-
 class CommandProcess:
     """A running command. However this object or process ends, the command ends."""
 
@@ -74,6 +62,7 @@ class CommandProcess:
         self._status = _Pipe(status)
         self._report = b""
         self._last_chunks = LAST_CHUNKS
+        self.id = str(popen.pid)
 
     async def read(self, seconds: float | None = None) -> bytes | None:
         """New output, empty if there is none in time; None after the end."""
@@ -86,8 +75,11 @@ class CommandProcess:
         self._last_chunks -= 1
         return (self._output.take() or None) if self._last_chunks >= 0 else None
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Request that everything is stopped. Needs no further action here."""
+        self._stop()
+
+    def _stop(self) -> None:
         control, self._control = self._control, None
         if control is None:
             return
@@ -96,8 +88,11 @@ class CommandProcess:
         os.close(control)
         self._popen.send_signal(signal.SIGCONT)  # the command may have stopped its supervisor
 
-    def force(self) -> None:
+    async def kill(self) -> None:
         """Kill what can be found from here, if the supervisor does not respond."""
+        self._kill()
+
+    def _kill(self) -> None:
         if self._popen.returncode is None:  # after its end, the pid may be reused
             for _ in range(KILL_ROUNDS):
                 supervisor_process.kill(self._popen.pid)
@@ -106,14 +101,14 @@ class CommandProcess:
                 os.killpg(shell[0], signal.SIGKILL)
         self._popen.kill()
 
-    async def end(self) -> CommandExit:
+    async def wait(self) -> CommandExit:
         """The supervisor's report, once it has ended."""
         code = await to_end(self._popen.wait)
         if failed := _numbers(self._report, b"failed"):
             raise NotStarted(failed[-1])
         if ended := _numbers(self._report, b"ended"):
             return CommandExit(*ended)
-        self.force()
+        self._kill()
         if not _numbers(self._report, b"started"):
             words = self._report.decode(errors="replace").strip().rpartition("\n")[2]
             raise SupervisorFailed(
@@ -121,20 +116,23 @@ class CommandProcess:
             )
         return CommandExit(None)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Release everything. A running command is stopped, and a thread waits for its end."""
-        self.stop()
+        self._stop()
         self._output.close()
         self._status.close()
         if self._popen.poll() is None:
             threading.Thread(target=self._popen.wait, daemon=True).start()
 
 
-def start(shell: str, command: str, directory: int, environ: Mapping[str, str]) -> CommandProcess:
-    """Run a command in an open directory."""
+def start(
+    shell: str, command: str, directory: int, environ: Mapping[str, str], *, time_limit: float
+) -> CommandProcess:
+    """Run a command in an open directory, for at most `time_limit` seconds."""
     import subprocess
 
-    script = [sys.executable, "-I", "-S", supervisor_process.__file__, shell, str(directory)]
+    program = [sys.executable, "-I", "-S", supervisor_process.__file__]
+    script = [*program, shell, str(directory), str(time_limit)]
     with ExitStack() as ours, ExitStack() as theirs:
         try:
             stdin, control = _pipe(theirs, ours)

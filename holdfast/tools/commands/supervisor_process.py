@@ -46,7 +46,7 @@ _PR_SET_NAME: Final = 15
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
-def main(shell: str, directory: int) -> None:
+def main(shell: str, directory: int, time_limit: float) -> None:
     command = os.environ.pop(COMMAND)
     prctl = _prctl()
     adopts = prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -69,7 +69,7 @@ def main(shell: str, directory: int) -> None:
     tree = ProcessTree(pid, adopts, poller)
     left = 0
     try:
-        if tree.wait_for_shell():
+        if tree.wait_for_shell(time_limit):
             left = tree.left_running()
     finally:
         alive = tree.end()
@@ -181,10 +181,12 @@ class ProcessTree:
         self._gone = False
         """Whether no child is left. If we adopt descendants, no process at all is left."""
 
-    def wait_for_shell(self) -> bool:
-        """Wait for the shell; returns whether it ended by itself, not by a request to stop."""
+    def wait_for_shell(self, seconds: float) -> bool:
+        """Wait for the shell; returns whether it ended by itself, in time and unasked."""
+        until = time.monotonic() + seconds
         while not self._ended:
-            if self._poller.wait(None):
+            rest = until - time.monotonic()
+            if rest <= 0 or self._poller.wait(rest):
                 return False
             self._reap()
         return True
@@ -302,5 +304,5 @@ def _is_running(pid: int) -> bool:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))
     os._exit(0)

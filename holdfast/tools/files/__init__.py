@@ -11,6 +11,6 @@ back unchanged.
 - `read_versions.py` derives from the history which version of a file the model has read, so a file
   that it has not seen is never overwritten. `kind.py` names the kind of a binary file.
 
-Only `planned_change.py` and `excerpt.py` read or write a file. Every search has a limit: models
-choose the text, and a file may be large.
+Only `planned_change.py` and `excerpt.py` read or write a file, of a workspace. Every search has a
+limit: models choose the text, and a file may be large.
 """

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Final
 
 from msgspec import Struct
+
+from holdfast.kernel.workspace import OpenFile
 
 READ_SIZE: Final = 1024 * 1024
 MAX_LINE_BYTES: Final = 64 * 1024
@@ -21,15 +22,15 @@ class Excerpt(Struct, frozen=True):
     """Whether the end of the file was reached in time."""
 
 
-def part(descriptor: int, first: int, count: int, until: float) -> Excerpt:
+async def part(file: OpenFile, first: int, count: int, until: float, data: bytes) -> Excerpt:
     """Up to `count` lines, from line `first` (counted from 1). Lines end in LF.
 
-    `until`: when to stop reading, in seconds of `time.monotonic`. The thread that reads cannot be
-    cancelled, and reading a huge file may take minutes.
+    `until`: when to stop reading, in seconds of `time.monotonic`: reading a huge file may take
+    minutes. `data`: what was read before.
     """
     kept: list[bytearray] = []
     at, empty = 1, True  # the line that is being read, and whether anything of it was
-    while data := os.read(descriptor, READ_SIZE):
+    while data:
         ends = data.count(b"\n")
         if at + ends >= first and at < first + count:
             _keep(kept, data, at, first, count)
@@ -38,6 +39,7 @@ def part(descriptor: int, first: int, count: int, until: float) -> Excerpt:
         if time.monotonic() >= until:
             whole = max(0, at - first)  # a last line without its end may continue in the next chunk
             return Excerpt(_texts(kept[:whole]), at - 1, complete=False)
+        data = await file.read(READ_SIZE)
     return Excerpt(_texts(kept), at - empty)
 
 

@@ -12,10 +12,9 @@ from typing import Final
 from msgspec import Struct
 
 from holdfast.kernel.errors import ExpectedFailure
+from holdfast.kernel.workspace import FileContent, PathRefused, Workspace
 from holdfast.tools.files.diff import unified
 from holdfast.tools.files.text_file import Document, encode
-from holdfast.tools.workspace.atomic_replace import version
-from holdfast.tools.workspace.directory import Directory, FileContent, PathRefused
 
 MAX_FILE_BYTES: Final = 10 * 1024 * 1024
 """Maximum bytes of a file that is read, edited or replaced."""
@@ -34,12 +33,17 @@ class PlannedChange(Struct, frozen=True):
     """The planned content of a file."""
 
     file: str
-    """Path relative to the directory."""
+    """Path relative to the top directory."""
     was: FileContent | None
     """Current content; None if there is no file."""
     old: Document | None
     """Current text; None also if it is not text."""
     new: Document
+
+    @property
+    def size(self) -> int:
+        """Bytes of both contents, about: how long it takes to compare them."""
+        return len(self.new.text) + (0 if self.was is None else len(self.was.data))
 
     @property
     def data(self) -> bytes:
@@ -50,18 +54,17 @@ class PlannedChange(Struct, frozen=True):
         return unified(self.file, None if self.old is None else self.old.text, self.new.text)
 
 
-def current(directory: Directory, file: str) -> FileContent | None:
+async def current(workspace: Workspace, file: str) -> FileContent | None:
     """The content of a file; None if there is none."""
     try:
-        return directory.read(file, MAX_FILE_BYTES)
+        return await workspace.read(file, MAX_FILE_BYTES)
     except PathRefused as refusal:
         if refusal.code != errno.ENOENT:
             raise
         return None
 
 
-def carry_out(directory: Directory, plan: PlannedChange) -> str:
+async def carry_out(workspace: Workspace, plan: PlannedChange) -> str:
     """Write the file, unless it has changed since the plan was made; returns its new version."""
-    data = plan.data
-    directory.write(plan.file, data, unless_changed=plan.was.version if plan.was else "")
-    return version(data)
+    expected = plan.was.version if plan.was else ""
+    return await workspace.replace(plan.file, plan.data, expected=expected)

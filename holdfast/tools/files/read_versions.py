@@ -26,7 +26,7 @@ class FileRecord(Struct, frozen=True, omit_defaults=True):
     """The effect of one call on the model's knowledge of a file."""
 
     file: str
-    """`Directory.settled` of its path: the same for all names of a file."""
+    """`Workspace.resolve` of its path: the same for all names of a file."""
     version: str
     first: int = 1
     """First line shown, from 1."""

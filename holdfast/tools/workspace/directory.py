@@ -11,11 +11,10 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
-from typing import Final, Literal
+from typing import Final
 
-from msgspec import Struct
-
-from holdfast.kernel.errors import ConfigError, ToolFailed
+from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.workspace import DirectoryEntry, EntryKind, FileContent, PathRefused
 from holdfast.tools.workspace import atomic_replace
 from holdfast.tools.workspace.errors import (
     PathError,
@@ -28,61 +27,12 @@ from holdfast.tools.workspace.errors import (
 from holdfast.tools.workspace.openat import MAX_LINKS, O_PATH, Opener
 from holdfast.tools.workspace.openat import opener as best_opener
 
-EntryKind = Literal["file", "directory", "link", "other"]
-
 _FOLDER: Final = O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _MAX_NEIGHBOURS: Final = 1_000
 """Names examined to find a similar one."""
 _UNCHANGED: Final = "nothing was changed: "
 _REPLACING: Final = threading.Lock()
 """Lock: of two threads that expect the same version only one succeeds, in any `Directory`."""
-
-
-_EXPECTED: Final = frozenset(
-    {
-        0,  # our own message about the content of a file
-        errno.EEXIST,
-        errno.EFBIG,
-        errno.EISDIR,
-        errno.ELOOP,
-        errno.ENODEV,
-        errno.ENOENT,
-        errno.ENOTDIR,
-        errno.ENOTEMPTY,
-        errno.ENXIO,
-        errno.EOPNOTSUPP,
-        errno.ESTALE,
-        errno.EXDEV,
-    }
-)
-"""Error codes that describe what a path names. All others are failures."""
-
-
-class PathRefused(ToolFailed):
-    """A path cannot be used; the message says why. Nothing was changed."""
-
-    def __init__(self, message: str, code: int = 0, *, expected: bool | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        """The system's error number, for example `errno.ENOENT`, or 0."""
-        self.expected = code in _EXPECTED if expected is None else expected
-
-
-class FileContent(Struct, frozen=True):
-    """The content of a file."""
-
-    data: bytes
-    version: str
-    """Version of the content: differs whenever the bytes differ."""
-
-
-class DirectoryEntry(Struct, frozen=True):
-    """One entry of a directory; a link is not followed."""
-
-    name: str
-    kind: EntryKind
-    size: int
-    """Size in bytes; 0 for anything but a file."""
 
 
 class Directory:
@@ -141,7 +91,10 @@ class Directory:
         For comparing files, not for opening them: the path may lead elsewhere by then.
         """
         relative = self.relative(path)
-        found = os.path.realpath(os.path.join(self.path, relative))
+        try:
+            found = os.path.realpath(os.path.join(self.path, relative))
+        except OSError:  # a link was replaced while it was read
+            return relative
         top = self.path.rstrip("/") + "/"
         return found.removeprefix(top) if found.startswith(top) else relative
 
@@ -156,21 +109,25 @@ class Directory:
         with self._refusing(path, relative):
             return self._open_plain(relative, flags & ~os.O_CREAT)
 
+    def open_file(self, path: str) -> int:
+        """A descriptor for reading a regular file."""
+        relative = self.relative(path)
+        with self._refusing(path, relative):
+            return self._open_regular(relative)
+
     def read(self, path: str, limit: int) -> FileContent:
         """The bytes of a regular file of at most `limit` bytes."""
         relative = self.relative(path)
         with self._refusing(path, relative), ExitStack() as opened:
-            descriptor = self._open_plain(relative, os.O_RDONLY)
+            descriptor = self._open_regular(relative)
             opened.callback(os.close, descriptor)
             found = os.fstat(descriptor)
-            if stat.S_ISDIR(found.st_mode):
-                raise OSError(errno.EISDIR, "a directory")
             if found.st_size > limit:
                 raise _too_large(f"{found.st_size:,}", limit)
             data = atomic_replace.read(descriptor, limit + 1)
             if len(data) > limit:  # it is growing, or its file system does not report its size
                 raise _too_large(f"more than {limit:,}", limit)
-        return FileContent(data, atomic_replace.version(data))
+        return FileContent(data, atomic_replace.version(data), self.settled(path))
 
     def read_if_there(self, path: str, limit: int) -> bytes | None:
         """The bytes of a regular file; None if it cannot be read, for whatever reason.
@@ -186,6 +143,46 @@ class Directory:
             return data if len(data) <= limit else None
         return None
 
+    def read_limited(self, path: str, limit: int) -> bytes | None:
+        """The bytes of a regular file; None if it is larger. Raises `PathRefused` or OSError."""
+        with open(self.open(path), "rb") as file:
+            data = file.read(limit + 1)
+        return data if len(data) <= limit else None
+
+    def is_file(self, path: str) -> bool:
+        """Whether a path leads to a regular file. Refuses one that leads nowhere."""
+        descriptor = self.open(path)
+        try:
+            return stat.S_ISREG(os.fstat(descriptor).st_mode)
+        finally:
+            os.close(descriptor)
+
+    def stat(self, path: str) -> DirectoryEntry:
+        """The entry that a path leads to; links are followed."""
+        relative = self.relative(path)
+        with self._refusing(path, relative):
+            descriptor = self.open_inside(relative, O_PATH or os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                found = os.fstat(descriptor)
+            finally:
+                os.close(descriptor)
+        name = relative.rstrip("/").rpartition("/")[2]
+        return _described(name, found)
+
+    def link_target(self, path: str) -> str:
+        """Where a link points to; `?` if it is no longer a link."""
+        folder, _, name = self.relative(path).rpartition("/")
+        try:
+            descriptor = self.open_inside(folder or ".", _FOLDER)
+        except OSError:
+            return "?"
+        try:
+            return os.readlink(name, dir_fd=descriptor)
+        except OSError:  # deleted, or no longer a link
+            return "?"
+        finally:
+            os.close(descriptor)
+
     def entries(self, path: str = ".", most: int | None = None) -> list[DirectoryEntry]:
         """The entries of a directory, sorted by name; at most `most`, any of them."""
         relative = self.relative(path)
@@ -195,8 +192,10 @@ class Directory:
 
     # --- Writing --------------------------------------------------------------------------------
 
-    def write(self, path: str, data: bytes, *, unless_changed: str | None = None) -> None:
-        """Replace or create a file atomically, and create missing directories.
+    def write(self, path: str, data: bytes, *, unless_changed: str | None = None) -> str:
+        """Replace or create a file atomically; returns its new version.
+
+        Missing directories are created.
 
         `unless_changed`: refuse if the file no longer has this version (`""`: if it exists).
         A link is kept, and the file that it points to is replaced.
@@ -216,6 +215,7 @@ class Directory:
                 raise
             parents.keep()
             atomic_replace.sync(folder)
+        return atomic_replace.version(data)
 
     def create(self, path: str) -> int:
         """A descriptor for writing a new file; refuses if the file exists."""
@@ -225,6 +225,19 @@ class Directory:
             descriptor = os.open(name, atomic_replace.NEW, 0o600, dir_fd=folder)
             parents.keep()
             return descriptor
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a link itself; not a directory."""
+        relative = self.relative(path)
+        folder, _, name = relative.rpartition("/")
+        with self._refusing(path, relative, _UNCHANGED):
+            if name in ("", ".", ".."):
+                raise OSError(errno.EISDIR, "a directory")
+            descriptor = self.open_inside(folder or ".", _FOLDER)
+            try:
+                os.unlink(name, dir_fd=descriptor)
+            finally:
+                os.close(descriptor)
 
     # --- Opening and refusing -------------------------------------------------------------------
 
@@ -241,6 +254,13 @@ class Directory:
         except BaseException:
             os.close(descriptor)
             raise
+        return descriptor
+
+    def _open_regular(self, relative: str) -> int:
+        descriptor = self._open_plain(relative, os.O_RDONLY)
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EISDIR, "a directory")
         return descriptor
 
     @contextmanager
@@ -438,6 +458,10 @@ def _entry(name: os.DirEntry[str]) -> DirectoryEntry | None:
         found = name.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None
+    return _described(name.name, found)
+
+
+def _described(name: str, found: os.stat_result) -> DirectoryEntry:
     kind: EntryKind = "other"
     if stat.S_ISREG(found.st_mode):
         kind = "file"
@@ -445,7 +469,7 @@ def _entry(name: os.DirEntry[str]) -> DirectoryEntry | None:
         kind = "directory"
     elif stat.S_ISLNK(found.st_mode):
         kind = "link"
-    return DirectoryEntry(name.name, kind, found.st_size if kind == "file" else 0)
+    return DirectoryEntry(name, kind, found.st_size if kind == "file" else 0)
 
 
 def _too_large(size: str, limit: int) -> PathError:

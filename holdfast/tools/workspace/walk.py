@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
 
-from holdfast.tools.workspace.directory import Directory, DirectoryEntry, PathRefused
+from holdfast.kernel.workspace import DirectoryEntry, PathRefused
 from holdfast.tools.workspace.gitignore import IGNORE_FILE, MAX_IGNORE_FILE, IgnoreRules
 from holdfast.tools.workspace.glob import Glob
+from holdfast.tools.workspace.tree import Tree
 
 MAX_VISITED: Final = 200_000
 """Entries after which a walk stops; the model has to narrow its request."""
@@ -35,7 +35,7 @@ class DirectoryWalk:
 
     def __init__(
         self,
-        directory: Directory,
+        directory: Tree,
         start: str = ".",
         *,
         all: bool = False,
@@ -116,7 +116,7 @@ class DirectoryWalk:
         A missing start is refused first: otherwise each of the directories would cost a look-up.
         """
         ignored = IgnoreRules()
-        os.close(self._directory.open(self.start, os.O_RDONLY | os.O_DIRECTORY))
+        self._directory.entries(self.start, 0)
         if ".." in self.start.split("/"):  # only the system knows which directories these are
             return ignored
         path = "."

@@ -5,31 +5,31 @@ from __future__ import annotations
 import pytest
 
 from holdfast.kernel.errors import ConfigError
-from holdfast.tools.commands.environment import check, passed, set_up
+from holdfast.tools.commands.environment import check, named, usual, without_directories
 
 SECRETS = ["ANTHROPIC_API_KEY", "HOLDFAST_SECRET_KEY", "HOLDFAST_DATABASE", "PGPASSWORD"]
 
 
 def test_only_what_the_list_names_is_passed() -> None:
     given = {"HOME": "/x", "LC_ALL": "C", "AWS_SECRET_ACCESS_KEY": "s", "DATABASE_URL": "s"}
-    assert passed(given) == {"HOME": "/x", "LC_ALL": "C"}
+    assert usual(given) == {"HOME": "/x", "LC_ALL": "C"}
 
 
 def test_more_can_be_named_also_by_a_pattern() -> None:
     given = {"AWS_PROFILE": "a", "AWS_REGION": "b", "GH_TOKEN": "c", "OTHER": "d"}
-    more = passed(given, ["AWS_*", "GH_TOKEN"])
+    more = named(given, ["AWS_*", "GH_TOKEN"])
     assert more == {"AWS_PROFILE": "a", "AWS_REGION": "b", "GH_TOKEN": "c"}
 
 
 @pytest.mark.parametrize("name", SECRETS)
 def test_a_key_or_a_setting_is_passed_only_when_it_is_named_in_full(name: str) -> None:
-    assert passed({name: "secret"}, ["*"]) == {}
-    assert passed({name: "secret"}, [name]) == {name: "secret"}
+    assert named({name: "secret"}, ["*"]) == {}
+    assert named({name: "secret"}, [name]) == {name: "secret"}
 
 
 def test_nothing_is_changed_in_place() -> None:
     given = {"HOME": "/x", "PWD": "/gone"}
-    assert "PWD" not in set_up(given)
+    assert "PWD" not in without_directories(given)
     assert given == {"HOME": "/x", "PWD": "/gone"}
 
 

@@ -28,7 +28,7 @@ from holdfast.tools.commands.output import (
     readable,
     uncoloured,
 )
-from holdfast.tools.workspace.directory import Directory
+from holdfast.tools.workspace.directory_workspace import DirectoryWorkspace
 
 # --- readable text ------------------------------------------------------------------------------
 
@@ -205,16 +205,16 @@ def test_more_news_than_anybody_reads_are_the_last_lines_and_a_word_about_the_ot
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> Iterator[Directory]:
-    with Directory(tmp_path) as opened:
-        yield opened
+def directory(tmp_path: Path) -> DirectoryWorkspace:
+    return DirectoryWorkspace(tmp_path)
 
 
-def fed(directory: Directory, *pieces: bytes) -> CommandOutput:
+async def fed(directory: DirectoryWorkspace, *pieces: bytes) -> CommandOutput:
     output = CommandOutput(directory)
     for piece in pieces:
         output.feed(piece)
-    output.end()
+        await output.save()
+    await output.close()
     return output
 
 
@@ -225,21 +225,21 @@ def logs(top: Path) -> list[Path]:
 LINES = b"".join(b"line %d\n" % number for number in range(20_000))
 
 
-def test_short_output_is_shown_whole_and_makes_no_file(
-    directory: Directory, tmp_path: Path
+async def test_short_output_is_shown_whole_and_makes_no_file(
+    directory: DirectoryWorkspace, tmp_path: Path
 ) -> None:
     text = "x" * (HEAD_BYTES + TAIL_BYTES)
 
-    assert fed(directory, text.encode()).text() == text
-    assert list(tmp_path.iterdir()) == []
+    assert (await fed(directory, text.encode())).text() == text
+    assert os.listdir(tmp_path) == []
 
 
-def test_long_output_is_whole_in_a_file_that_the_model_is_told_of(
-    directory: Directory, tmp_path: Path
+async def test_long_output_is_whole_in_a_file_that_the_model_is_told_of(
+    directory: DirectoryWorkspace, tmp_path: Path
 ) -> None:
     pieces = [LINES[start : start + 5_000] for start in range(0, len(LINES), 5_000)]
 
-    text = fed(directory, *pieces).text()
+    text = (await fed(directory, *pieces)).text()
 
     (log,) = logs(tmp_path)
     assert log.read_bytes() == LINES
@@ -252,32 +252,36 @@ def test_long_output_is_whole_in_a_file_that_the_model_is_told_of(
     assert len(text) <= HEAD_BYTES + TAIL_BYTES + 250
 
 
-def test_the_file_is_not_for_version_control(directory: Directory, tmp_path: Path) -> None:
-    fed(directory, LINES)
+async def test_the_file_is_not_for_version_control(
+    directory: DirectoryWorkspace, tmp_path: Path
+) -> None:
+    await fed(directory, LINES)
     (ignore := tmp_path / ".holdfast" / ".gitignore").write_text("mine\n")
-    fed(directory, LINES)
+    await fed(directory, LINES)
 
     assert ignore.read_text() == "mine\n"
     ignore.unlink()
-    fed(directory, LINES)
+    await fed(directory, LINES)
     assert ignore.read_text() == "*\n"
     assert len(logs(tmp_path)) == 3
 
 
-def test_the_file_is_for_its_owner_alone(directory: Directory, tmp_path: Path) -> None:
-    fed(directory, LINES)
+async def test_the_file_is_for_its_owner_alone(
+    directory: DirectoryWorkspace, tmp_path: Path
+) -> None:
+    await fed(directory, LINES)
 
     (log,) = logs(tmp_path)
     assert log.stat().st_mode & 0o077 == 0
 
 
-def test_a_file_takes_so_much_and_then_says_so(
-    directory: Directory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_file_takes_so_much_and_then_says_so(
+    directory: DirectoryWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_LOG", 2**16)
     line = b"x" * 1023 + b"\n"
 
-    text = fed(directory, *[line] * 1024).text()
+    text = (await fed(directory, *[line] * 1024)).text()
 
     (log,) = logs(tmp_path)
     assert log.stat().st_size == 2**16
@@ -285,10 +289,12 @@ def test_a_file_takes_so_much_and_then_says_so(
     assert "the file is limited to" in text
 
 
-def test_where_no_file_can_be_made_the_result_says_so(directory: Directory, tmp_path: Path) -> None:
+async def test_where_no_file_can_be_made_the_result_says_so(
+    directory: DirectoryWorkspace, tmp_path: Path
+) -> None:
     (tmp_path / ".holdfast").write_text("in the way")
 
-    text = fed(directory, LINES).text()
+    text = (await fed(directory, LINES)).text()
 
     assert "could not be saved to a file:" in text
     assert text.startswith("line 0\n")
@@ -306,9 +312,12 @@ def full_disk(at: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_where_the_disk_is_full_the_result_says_so(directory: Directory, tmp_path: Path) -> None:
+async def test_where_the_disk_is_full_the_result_says_so(
+    directory: DirectoryWorkspace, tmp_path: Path
+) -> None:
     with full_disk(50_000):
-        text = fed(directory, *[LINES[i : i + 5000] for i in range(0, len(LINES), 5000)]).text()
+        pieces = [LINES[i : i + 5000] for i in range(0, len(LINES), 5000)]
+        text = (await fed(directory, *pieces)).text()
 
     (log,) = logs(tmp_path)
     assert LINES.startswith(log.read_bytes())
@@ -317,20 +326,21 @@ def test_where_the_disk_is_full_the_result_says_so(directory: Directory, tmp_pat
     assert "line 19999\n[" in text
 
 
-def test_a_log_lets_go_of_its_file(directory: Directory) -> None:
+async def test_a_log_lets_go_of_its_file(directory: DirectoryWorkspace) -> None:
     before = len(os.listdir("/proc/self/fd"))
     log = OutputLog(directory)
     log.write(b"words")
+    await log.save()
     assert len(os.listdir("/proc/self/fd")) == before + 1
 
-    log.close()
-    log.close()
+    await log.close()
+    await log.close()
 
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_only_the_newest_logs_are_kept_and_nothing_else_is_touched(
-    directory: Directory, tmp_path: Path
+async def test_only_the_newest_logs_are_kept_and_nothing_else_is_touched(
+    directory: DirectoryWorkspace, tmp_path: Path
 ) -> None:
     home = tmp_path / ".holdfast" / "output"
     home.mkdir(parents=True)
@@ -342,15 +352,16 @@ def test_only_the_newest_logs_are_kept_and_nothing_else_is_touched(
 
     log = OutputLog(directory)
     log.write(b"words")
-    log.close()
+    await log.save()
+    await log.close()
 
     left = sorted(home.iterdir())
     assert len(left) == MAX_LOG_FILES + 1
     assert {tmp_path / log.path, late, mine, *early[5:]} == set(left)
 
 
-def test_a_log_that_is_the_oldest_by_its_name_is_kept_too(
-    directory: Directory, tmp_path: Path
+async def test_a_log_that_is_the_oldest_by_its_name_is_kept_too(
+    directory: DirectoryWorkspace, tmp_path: Path
 ) -> None:
     home = tmp_path / ".holdfast" / "output"
     home.mkdir(parents=True)
@@ -359,7 +370,8 @@ def test_a_log_that_is_the_oldest_by_its_name_is_kept_too(
 
     log = OutputLog(directory)
     log.write(b"words")
-    log.close()
+    await log.save()
+    await log.close()
 
     assert (tmp_path / log.path).read_bytes() == b"words"
     assert len(list(home.iterdir())) == MAX_LOG_FILES

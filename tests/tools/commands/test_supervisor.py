@@ -60,7 +60,13 @@ class Supervised:
     """One command under a supervisor, without anything else of ours around it."""
 
     def __init__(
-        self, command: str, directory: Path, shell: str = BASH, *, stopped: bool = False
+        self,
+        command: str,
+        directory: Path,
+        shell: str = BASH,
+        *,
+        stopped: bool = False,
+        time_limit: float = 1000,
     ) -> None:
         """`stopped`: the pipe is closed before the supervisor starts."""
         read, self.control = os.pipe()
@@ -68,7 +74,10 @@ class Supervised:
             os.close(self.control)
         folder = os.open(directory, os.O_RDONLY)
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", supervisor_process.__file__, shell, str(folder)],
+            [
+                *(sys.executable, "-I", "-S", supervisor_process.__file__),
+                *(shell, str(folder), str(time_limit)),
+            ],
             stdin=read,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -216,7 +225,7 @@ def test_a_process_that_cannot_be_forked_is_reported(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
         if os.getuid() == 0:
             os.setuid(54321)  # the limit is not for root
-        supervisor_process.main("/bin/sh", folder)
+        supervisor_process.main("/bin/sh", folder, 60.0)
     """
     read, control = os.pipe()
     done = subprocess.run(
@@ -287,6 +296,14 @@ def test_the_end_of_the_pipe_stops_everything(tmp_path: Path) -> None:
         assert not is_running(daemon)
 
 
+def test_a_command_that_nobody_stops_ends_when_its_time_is_up(tmp_path: Path) -> None:
+    started = Supervised("sleep 1000 & sleep 1000", tmp_path, time_limit=0.1)
+    try:
+        assert started.finish() == ("", f"ended -{int(signal.SIGTERM)} 0 0")
+    finally:
+        os.close(started.control)
+
+
 def test_a_well_behaved_program_may_tidy_up(tmp_path: Path) -> None:
     command = "trap 'echo tidied; exit 3' TERM; echo $$ > shell; while :; do sleep 0.01; done"
     with supervised(command, tmp_path) as started:
@@ -350,7 +367,8 @@ def test_the_death_of_its_parent_stops_everything_although_a_fork_holds_the_pipe
         holder = os.fork()
         if holder == 0:
             time.sleep(1000)
-        command = [sys.executable, "-I", "-S", {supervisor_process.__file__!r}, {BASH!r}, str(here)]
+        program = [sys.executable, "-I", "-S", {supervisor_process.__file__!r}]
+        command = [*program, {BASH!r}, str(here), "1000"]
         supervisor = subprocess.Popen(command, stdin=read, pass_fds=(here,))
         print(holder, supervisor.pid, flush=True)
         time.sleep(1000)
@@ -427,7 +445,8 @@ def test_a_supervisor_that_the_command_suspended_ends_with_its_parent(tmp_path: 
 
         read, control = os.pipe()
         here = os.open(".", os.O_RDONLY)
-        command = [sys.executable, "-I", "-S", {supervisor_process.__file__!r}, {BASH!r}, str(here)]
+        program = [sys.executable, "-I", "-S", {supervisor_process.__file__!r}]
+        command = [*program, {BASH!r}, str(here), "1000"]
         supervisor = subprocess.Popen(command, stdin=read, pass_fds=(here,))
         print(supervisor.pid, flush=True)
         time.sleep(1000)

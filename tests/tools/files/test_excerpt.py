@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import math
-import os
-import tempfile
 
 import pytest
 from hypothesis import given
@@ -14,12 +14,26 @@ from holdfast.tools.files import excerpt as module
 from holdfast.tools.files.excerpt import Excerpt, part
 
 
+class Held:
+    """A file that is a text in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self.size = len(data)
+        self._rest = io.BytesIO(data)
+
+    async def read(self, most: int) -> bytes:
+        return self._rest.read(most)
+
+    async def close(self) -> None:
+        pass
+
+
 def read(data: bytes, first: int, count: int, until: float = math.inf) -> Excerpt:
-    with tempfile.TemporaryFile() as file:
-        file.write(data)
-        file.flush()
-        os.lseek(file.fileno(), 0, os.SEEK_SET)
-        return part(file.fileno(), first, count, until)
+    async def both() -> Excerpt:
+        file = Held(data)
+        return await part(file, first, count, until, await file.read(module.READ_SIZE))
+
+    return asyncio.run(both())
 
 
 @given(

@@ -15,7 +15,8 @@ from typing import Final
 
 import pytest
 
-from holdfast.tools.workspace.directory import Directory, PathRefused
+from holdfast.kernel.workspace import PathRefused
+from holdfast.tools.workspace.directory import Directory
 from holdfast.tools.workspace.openat import Opener, openat2, opener, walk
 
 TRIES: Final = 10_000

@@ -20,8 +20,9 @@ from typing import Final
 import pytest
 
 from holdfast.kernel.errors import ConfigError
+from holdfast.kernel.workspace import DirectoryEntry, PathRefused
 from holdfast.tools.workspace import atomic_replace
-from holdfast.tools.workspace.directory import Directory, DirectoryEntry, PathRefused
+from holdfast.tools.workspace.directory import Directory
 from holdfast.tools.workspace.openat import openat2, opener, walk
 
 LIMIT: Final = 1_000
@@ -806,7 +807,8 @@ def test_a_file_that_may_not_be_written_is_not_replaced_either(
 
 ATTEMPT: Final = """
 import os, sys
-from holdfast.tools.workspace.directory import Directory, PathRefused
+from holdfast.kernel.workspace import PathRefused
+from holdfast.tools.workspace.directory import Directory
 def attempt(top, path):
     try:
         Directory(top).write(path, b"x" * 1_000_000)

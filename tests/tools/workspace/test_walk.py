@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.kernel.workspace import DirectoryEntry, PathRefused
 from holdfast.tools.display_text import on_one_line
-from holdfast.tools.workspace.directory import Directory, DirectoryEntry, PathRefused
+from holdfast.tools.workspace.directory import Directory
 from holdfast.tools.workspace.walk import DirectoryWalk
 
 
