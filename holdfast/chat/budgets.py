@@ -283,7 +283,7 @@ async def set_budget(
 ) -> None:
     """Set the budgets of a user, or that of a chat; None returns to the configured ones."""
     key = {"scope": scope, "id": id}
-    if limits is None:
+    if limits is None or limits == NO_BUDGETS:
         await tx.execute("DELETE FROM budgets WHERE scope = :scope AND id = :id", key)
         return
     await tx.execute(

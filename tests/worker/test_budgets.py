@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -284,3 +285,14 @@ async def test_a_budget_that_is_set_while_budgets_are_read_applies_at_once(db: D
     assert (check.applies, check.limits_cost) == (True, "day")
     await db.read(check.refresh)
     assert not check.applies
+
+
+@pytest.mark.parametrize("nothing", [None, Budgets()])
+async def test_budgets_that_are_set_back_are_not_read_any_more(
+    db: Database, nothing: Budgets | None
+) -> None:
+    check = BudgetCheck()
+    for budgets, applies in ((budget("day", 5), True), (nothing, False)):
+        await db.write(partial(set_budget, scope="user", id="ann", limits=budgets))
+        await db.read(check.refresh)
+        assert check.applies is applies
