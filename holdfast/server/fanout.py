@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
+import anyio
 from msgspec import Struct
 
 from holdfast.chat.errors import ChatNotFound
@@ -40,6 +41,8 @@ from holdfast.server.problem import TooMany
 LOG: Final = logging.getLogger("holdfast.server")
 ROUND_INTERVAL: Final = 1.0
 """Seconds between two rounds over all readers, for heartbeats and permission checks."""
+CHECK_TIMEOUT: Final = 10.0
+"""Seconds that the permission check of one reader may take: the others wait for it."""
 DRAIN_INTERVAL: Final = 0.05
 """Seconds between two checks whether a stalled connection has room again."""
 MERGE_INTERVAL: Final = 0.1
@@ -578,7 +581,8 @@ class Hub:
 
 async def _may(still: PermissionCheck, caller: ApiCaller, chat: str | None) -> bool:
     try:
-        return await still(caller, chat)
+        with anyio.fail_after(CHECK_TIMEOUT):
+            return await still(caller, chat)
     except Exception as error:
         LOG.warning("could not re-check a reader's permission; will retry (%r)", error)
         return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any, ClassVar, Final, TypeAlias, Union
 from msgspec import Struct, structs
 
 from holdfast.chat.rows import can_hold
+from holdfast.kernel.awaiting import awaited
 from holdfast.kernel.errors import ConfigError
 from holdfast.server.access_policy import ApiCaller, ChatAccess, Role
 from holdfast.server.asgi.asgi_request import AsgiRequest
@@ -112,9 +112,7 @@ class AppIdentity:
 
     async def _user(self, request: AsgiRequest) -> AsgiUser | None:
         try:
-            found: Any = self._identify(request)
-            if inspect.isawaitable(found):
-                found = await found
+            found: Any = await awaited(self._identify(request))
             return found if found is None or isinstance(found, AsgiUser) else AsgiUser(found)
         except Exception as error:
             raise ApplicationError(error) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -329,6 +330,32 @@ async def test_a_stream_ends_when_its_user_is_signed_out(host: Host) -> None:
             await connection.take(1)
             signed_in.clear()
             with anyio.fail_after(5):
+                assert [event_of(wire) async for wire in connection.events()] == [END_REVOKED]
+
+
+@pytest.mark.parametrize("failure", ["hangs", "is cancelled"])
+async def test_a_user_who_cannot_be_identified_keeps_no_other_signed_in(
+    host: Host, failure: str
+) -> None:
+    signed_in = {"ann", "bob"}
+
+    async def identify(request: AsgiRequest) -> str | None:
+        name = request.headers["X-User"]
+        if name == "bob" and "ann" not in signed_in:
+            lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+            if failure == "is cancelled":
+                lost.cancel()
+            return await lost
+        return name if name in signed_in else None
+
+    chats = {name: await host.create(None, owner=name) for name in ("bob", "ann")}
+    async with application(mounted(host, identify)) as client:
+        theirs = client.get(f"{CHATS}/{chats['bob'].id}/stream", headers={"X-User": "bob"})
+        async with theirs as response, watched(client, chats["ann"].id) as connection:
+            await Connection(response).take(1)
+            await connection.take(1)
+            signed_in.discard("ann")
+            with anyio.fail_after(30):
                 assert [event_of(wire) async for wire in connection.events()] == [END_REVOKED]
 
 
