@@ -201,7 +201,7 @@ async def serving_api() -> AsyncIterator[tuple[Any, Any, int]]:
     import holdfast.server.routes.streams  # noqa: F401
     from holdfast import Agent
     from holdfast.host import serving
-    from holdfast.server.api_server import ApiServer
+    from holdfast.server.api_state import ApiState
     from holdfast.server.app import application
     from holdfast.store.sqlite.database import open_sqlite
     from holdfast.testing import ScriptedModel
@@ -211,7 +211,7 @@ async def serving_api() -> AsyncIterator[tuple[Any, Any, int]]:
             open_sqlite(Path(directory) / "chats.db", now=now) as db,
             serving(db, [Agent(model=ScriptedModel([]))], worker=None) as host,
         ):
-            server = ApiServer(host, db, Anybody(db))
+            server = ApiState(host, db, Anybody(db))
             runner = web.AppRunner(application(server), access_log=None)
             await runner.setup()
             await web.TCPSite(runner, "127.0.0.1", 0, backlog=4096).start()
@@ -262,7 +262,7 @@ async def replica(database: str, secret: Any, worker: str | None) -> AsyncIterat
 
     from holdfast import Agent
     from holdfast.host import serving
-    from holdfast.server.api_server import ApiServer
+    from holdfast.server.api_state import ApiState
     from holdfast.server.app import application
     from holdfast.server.relay.replica_publisher import RelayPublisher
     from holdfast.server.relay.replica_subscriber import RelaySubscriber
@@ -272,7 +272,7 @@ async def replica(database: str, secret: Any, worker: str | None) -> AsyncIterat
     agents = [Agent(model=ScriptedModel([]))]
     async with open_postgres(database) as db, serving(db, agents, worker=None) as host:
         host.feed.worker = worker
-        server, owner = ApiServer(host, db, Anybody(db)), RelayPublisher(host.feed, secret)
+        server, owner = ApiState(host, db, Anybody(db)), RelayPublisher(host.feed, secret)
         app = application(server)
         owner.attach(app)
         runner = web.AppRunner(app, access_log=None)

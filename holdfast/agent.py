@@ -23,11 +23,11 @@ from typing import (
 from msgspec import Struct, structs
 
 from holdfast.blocking import SyncRun, result_of, value_of
+from holdfast.kernel.agent_deps import check_deps, check_deps_type, check_uses
 from holdfast.kernel.agent_tool import OnAction, agent_tool, as_child, team_of
 from holdfast.kernel.call_account import CallAccount
 from holdfast.kernel.call_admission import Eager, Gate, Middleware
 from holdfast.kernel.decide import Approved, CallState, Recorded
-from holdfast.kernel.deps import check_deps, check_deps_type, check_uses
 from holdfast.kernel.entry_point import EntryMeta, entry_point
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.events import Action
@@ -75,7 +75,7 @@ from holdfast.kernel.type_parameters import DepsT, OutputT
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from holdfast.kernel.agent_arguments import AgentFields, ChangedFields, RunArguments
+    from holdfast.kernel.argument_types import AgentFields, ChangedFields, RunArguments
 
 D = TypeVar("D")
 T = TypeVar("T")

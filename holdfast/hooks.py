@@ -6,7 +6,7 @@ from holdfast.kernel.hook_context import (
     ChatInfo as ChatInfo,
     Context as Context,
 )
-from holdfast.kernel.deps import (
+from holdfast.kernel.agent_deps import (
     DepsProvider as DepsProvider,
 )
 from holdfast.kernel.decide import (

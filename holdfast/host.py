@@ -20,7 +20,7 @@ from holdfast.chat.change_feed import Feed
 from holdfast.chat.handle import HostContext
 from holdfast.chat.host import Host
 from holdfast.chat.snapshots import StrandedLimits
-from holdfast.kernel.deps import DepsProviders, providers_of
+from holdfast.kernel.agent_deps import DepsProviders, providers_of
 from holdfast.kernel.entry_point import entry_context
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Model, check_model

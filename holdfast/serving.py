@@ -14,7 +14,7 @@ from msgspec import structs
 
 from holdfast.agent import Agent
 from holdfast.chat.budgets import Budgets
-from holdfast.kernel.deps import DepsProviders
+from holdfast.kernel.agent_deps import DepsProviders
 from holdfast.kernel.errors import ConfigError
 
 Agents: TypeAlias = Union[Agent[Any, Any], Iterable[Agent[Any, Any]], Mapping[str, Agent[Any, Any]]]

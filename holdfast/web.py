@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.server.api_server import (
+from holdfast.server.api_state import (
     ServerLimits as ServerLimits,
 )
 from holdfast.server.asgi.app_identity import (

@@ -63,7 +63,7 @@ Only inside a function: an agent that is given a model imports no provider.
 
 KERNEL_MAY_IMPORT: Final = sys.stdlib_module_names | {"anyio", "msgspec", "holdfast"}
 TYPING_EXTENSIONS: Final = frozenset(
-    {"holdfast.kernel.type_parameters", "holdfast.kernel.agent_arguments", "holdfast.agent"}
+    {"holdfast.kernel.type_parameters", "holdfast.kernel.argument_types", "holdfast.agent"}
 )
 """Modules of the kernel that may import it: before Python 3.13 anyio does, too."""
 SCHEMA: Final = "holdfast.kernel.schema"

@@ -13,7 +13,7 @@ from holdfast.kernel.errors import Failure
 from holdfast.kernel.events import Action
 from holdfast.kernel.limits import LimitReached
 from holdfast.kernel.messages import Message, ToolResult, encode
-from holdfast.kernel.title import cleaned
+from holdfast.kernel.title_request import cleaned
 from holdfast.kernel.tool_results import content, result
 from holdfast.store.database import Tx
 

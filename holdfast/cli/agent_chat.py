@@ -27,7 +27,7 @@ from holdfast.cli.run import colored, quiet_logs
 from holdfast.cli.terminal import OutputStream
 from holdfast.cli.view import View
 from holdfast.config import ChatOptions, ChatTarget, editor_keys
-from holdfast.kernel.deps import DepsProvider
+from holdfast.kernel.agent_deps import DepsProvider
 from holdfast.kernel.messages import Message, dump
 from holdfast.worker.options import WorkerOptions
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from holdfast.cli.user_modules import find_object
-from holdfast.kernel.deps import DepsProviders
+from holdfast.kernel.agent_deps import DepsProviders
 from holdfast.kernel.errors import ConfigError
 
 EXAMPLE: Final = "app:provider"

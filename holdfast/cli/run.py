@@ -26,7 +26,7 @@ from holdfast.cli.terminal import OutputStream
 from holdfast.cli.view import View
 from holdfast.config import NAMED_BY_OPTION, Color, RunOptions
 from holdfast.kernel import prepare
-from holdfast.kernel.deps import check_deps_of, provided_deps, providers_of
+from holdfast.kernel.agent_deps import check_deps_of, provided_deps, providers_of
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.escape import escape
 from holdfast.kernel.events import Action, EndReason

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from holdfast.chat.host import Host
-    from holdfast.server.api_server import ServerLimits
+    from holdfast.server.api_state import ServerLimits
     from holdfast.server.relay.relay_link import RelayLink
     from holdfast.store.database import Database
 
@@ -214,7 +214,7 @@ async def _own_socket(config: ServeConfig, runner: web.AppRunner, port: int) -> 
     """Serve the API on a Unix socket too, for the local command line, which trusts no port."""
     from aiohttp import web
 
-    from holdfast.server.identity.unix_socket import bound_socket
+    from holdfast.server.identity.local_socket import bound_socket
 
     async with AsyncExitStack() as stack:
         if not config.settings.server.team:
@@ -234,7 +234,7 @@ async def _own_socket(config: ServeConfig, runner: web.AppRunner, port: int) -> 
 
 
 def limits_of(settings: HoldfastSettings) -> ServerLimits:
-    from holdfast.server.api_server import ServerLimits
+    from holdfast.server.api_state import ServerLimits
     from holdfast.server.fanout import StreamOptions
 
     limits = settings.limits
@@ -246,11 +246,11 @@ def _application(
     config: ServeConfig, db: Database, host: Host, ports: Ports, link: RelayLink | None
 ) -> web.Application:
     """The API with its middleware."""
-    from holdfast.server.api_server import ApiServer
+    from holdfast.server.api_state import ApiState
     from holdfast.server.app import application
     from holdfast.server.identity.auth_config import AuthConfig
     from holdfast.server.identity.authenticator import Authenticator
-    from holdfast.server.identity.install_middleware import protect
+    from holdfast.server.identity.request_protection import protect
     from holdfast.server.relay.relay_link import attach
     from holdfast.server.static_files import serve_page
 
@@ -265,9 +265,7 @@ def _application(
     limits = limits_of(config.settings)
     meters = config.telemetry.meters
     base_urls = base_urls_of(config.settings)
-    server = ApiServer(
-        host, db, Authenticator(db, access), ports, limits, access, meters, base_urls
-    )
+    server = ApiState(host, db, Authenticator(db, access), ports, limits, access, meters, base_urls)
     app = serve_page(attach(application(server), link, host, meters))
     return protect(app, server, front, None if link is None else link.front)
 

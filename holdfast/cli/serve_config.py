@@ -28,7 +28,7 @@ from holdfast.cli.settings import (
 from holdfast.cli.target import create_data_directory, is_loopback, key_file, own_database
 from holdfast.cli.telemetry import Telemetry, TelemetryContext, set_up_telemetry
 from holdfast.config import ServeOptions
-from holdfast.kernel.deps import DepsProviders
+from holdfast.kernel.agent_deps import DepsProviders
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.ports import wall_clock
 from holdfast.server.listening import parse_address

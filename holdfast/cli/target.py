@@ -144,7 +144,7 @@ def running_server(where: ChatTarget) -> ServerAddress | None:
 
     Raises `ConfigError` if several run.
     """
-    from holdfast.server.identity.unix_socket import running_ports, socket_path
+    from holdfast.server.identity.local_socket import running_ports, socket_path
 
     if not os.path.isdir(where.data):
         return None
@@ -190,7 +190,7 @@ def _own_socket(where: ChatTarget, url: str) -> Path | None:
     Raises `ConfigError` if another user could have made it.
     """
     from holdfast.client.connect import split_address
-    from holdfast.server.identity.unix_socket import is_own_socket, socket_path
+    from holdfast.server.identity.local_socket import is_own_socket, socket_path
 
     pieces = urlsplit(split_address(url)[0])
     if pieces.scheme == "https":

@@ -85,7 +85,7 @@ def _connector(socket: str | os.PathLike[str] | None, held: ExitStack) -> BaseCo
 
     if socket is None:
         return aiohttp.TCPConnector(limit=0)
-    from holdfast.server.identity.unix_socket import short_name
+    from holdfast.server.identity.local_socket import short_name
 
     return aiohttp.UnixConnector(held.enter_context(short_name(Path(socket))), limit=0)
 

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from holdfast.kernel.deps import deps_for
+from holdfast.kernel.agent_deps import deps_for
 from holdfast.kernel.errors import ConfigError, ToolFailed
 from holdfast.kernel.events import Action, ToolStarted
 from holdfast.kernel.messages import Message

@@ -12,7 +12,7 @@ from aiohttp import web
 from holdfast.kernel.errors import HoldfastError
 from holdfast.server import sse, websocket
 from holdfast.server.access_policy import POLICY
-from holdfast.server.api_server import ApiServer
+from holdfast.server.api_state import ApiState
 from holdfast.server.dispatch import UNPREFIXED_PATHS, ApiResponse, dispatch, methods_of, refusal
 from holdfast.server.identity.audit import keep_pruned
 from holdfast.server.json import API_PREFIX
@@ -29,9 +29,7 @@ from holdfast.server.problem_response import problem_response
 LOG: Final = logging.getLogger("holdfast.server")
 
 
-def application(
-    server: ApiServer, operations: Iterable[Operation] | None = None
-) -> web.Application:
+def application(server: ApiState, operations: Iterable[Operation] | None = None) -> web.Application:
     """The API of a server as an aiohttp application."""
     app = web.Application(middlewares=[problems], client_max_size=server.limits.body)
     if operations is None:
@@ -57,7 +55,7 @@ def application(
 
 
 def _handler(
-    server: ApiServer, operation: Operation
+    server: ApiState, operation: Operation
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     need = POLICY[operation.method, operation.path]
 
@@ -68,7 +66,7 @@ def _handler(
 
 
 async def _send(
-    server: ApiServer, request: web.Request, response: ApiResponse
+    server: ApiState, request: web.Request, response: ApiResponse
 ) -> web.StreamResponse:
     match response:
         case EncodedResponse(status, body, headers):

@@ -19,7 +19,7 @@ from holdfast.chat.errors import Corrupt
 from holdfast.kernel.errors import HoldfastError
 from holdfast.observe.caller_trace import TRACEPARENT, sent_by
 from holdfast.server.access_policy import AccessDecision, ApiCaller, ChatAccess, Need, authorise
-from holdfast.server.api_server import ApiServer
+from holdfast.server.api_state import ApiState
 from holdfast.server.http_request import HttpRequest, read_body
 from holdfast.server.identity.client_address import address_of
 from holdfast.server.json import IDEMPOTENCY_HEADER, from_json, to_json
@@ -46,7 +46,7 @@ from holdfast.server.problem import (
     problem_of,
 )
 from holdfast.server.problem_response import encoded_problem
-from holdfast.server.validation_errors import in_words
+from holdfast.server.validation_messages import in_words
 from holdfast.store.database import Damaged, OutcomeUnknown, Unavailable
 
 LOG: Final = logging.getLogger("holdfast.server")
@@ -65,7 +65,7 @@ def methods_of(operation: Operation) -> tuple[str, ...]:
 
 
 async def dispatch(
-    server: ApiServer, operation: Operation, need: Need, request: HttpRequest
+    server: ApiState, operation: Operation, need: Need, request: HttpRequest
 ) -> ApiResponse:
     """Carry out a request. Raises the errors that `refusal` answers."""
     with sent_by(request.headers.get(TRACEPARENT)):
@@ -73,7 +73,7 @@ async def dispatch(
 
 
 async def _carried_out(
-    server: ApiServer, operation: Operation, need: Need, request: HttpRequest
+    server: ApiState, operation: Operation, need: Need, request: HttpRequest
 ) -> ApiResponse:
     _check_names(request)
     request[DOWNLOAD] = operation.download
@@ -127,7 +127,7 @@ def _names(operation: Operation, request: HttpRequest) -> dict[str, Any]:
     }
 
 
-async def _was_done(server: ApiServer, operation: Operation, request: HttpRequest) -> bool:
+async def _was_done(server: ApiState, operation: Operation, request: HttpRequest) -> bool:
     """Whether the chat is missing because this very request, sent before, deleted it."""
     key = _key(request)
     if operation.was_done is None or key is None:
@@ -137,7 +137,7 @@ async def _was_done(server: ApiServer, operation: Operation, request: HttpReques
 
 
 async def admitted(
-    server: ApiServer, need: Need, request: HttpRequest
+    server: ApiState, need: Need, request: HttpRequest
 ) -> tuple[ApiCaller | None, ChatAccess | None]:
     """The caller and the chat in the path, if this is allowed. The only place that decides it."""
     if need is Need.NOTHING:
@@ -164,7 +164,7 @@ class ChatUnknown(NotFound):
     kind = "chat_not_found"
 
 
-def _address(server: ApiServer, request: HttpRequest) -> str:
+def _address(server: ApiState, request: HttpRequest) -> str:
     return address_of(request, server.access.proxies)
 
 

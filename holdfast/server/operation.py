@@ -24,7 +24,7 @@ from holdfast.server.fanout import StreamSubject
 from holdfast.server.shared_request_types import Id
 
 if TYPE_CHECKING:
-    from holdfast.server.api_server import ApiServer
+    from holdfast.server.api_state import ApiState
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Handler: TypeAlias = Callable[..., Awaitable[Any]]
@@ -41,7 +41,7 @@ _NAMES: Final = re.compile(r"\{(\w+)\}")
 class ApiCall(Struct, frozen=True):
     """An authorised request."""
 
-    server: ApiServer
+    server: ApiState
     caller: ApiCaller | None
     """The authenticated caller; None where no authentication is required."""
     key: str | None = None

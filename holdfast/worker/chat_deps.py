@@ -15,9 +15,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from holdfast.agent import Agent
+from holdfast.kernel.agent_deps import DepsProvider, provided_deps
 from holdfast.kernel.awaiting import StrayCancellation, is_cancelled
 from holdfast.kernel.cancel_once import CancelOnce
-from holdfast.kernel.deps import DepsProvider, provided_deps
 from holdfast.kernel.errors import ConfigError, PrepareError
 from holdfast.kernel.hook_call import hook_error
 from holdfast.kernel.hook_context import ChatInfo

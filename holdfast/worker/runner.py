@@ -23,6 +23,7 @@ from holdfast.chat.rows import Charge, ChatRow, Status, TurnOutcome
 from holdfast.chat.transitions import runner
 from holdfast.chat.transitions.runner import Leftover, Outcome
 from holdfast.kernel import retry, tool_results
+from holdfast.kernel.agent_deps import DepsProvider
 from holdfast.kernel.answer import cut_by
 from holdfast.kernel.decide import (
     CallModel,
@@ -42,7 +43,6 @@ from holdfast.kernel.decide import (
     decide,
     over_limit,
 )
-from holdfast.kernel.deps import DepsProvider
 from holdfast.kernel.errors import (
     FAILURE_KINDS,
     Failure,

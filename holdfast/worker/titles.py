@@ -31,7 +31,7 @@ from holdfast.kernel.observer import UNOBSERVED, Observer, observer_of
 from holdfast.kernel.ports import Ports
 from holdfast.kernel.prepare import model_of
 from holdfast.kernel.result import RunCounters
-from holdfast.kernel.title import cleaned, title_request
+from holdfast.kernel.title_request import cleaned, title_request
 from holdfast.store.database import Database, Tx
 from holdfast.worker.fenced_chat import stretch_of
 

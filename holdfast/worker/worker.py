@@ -23,7 +23,7 @@ from holdfast.chat.idempotency import forget_old_keys
 from holdfast.chat.rows import ChatRow
 from holdfast.chat.transitions import claims
 from holdfast.chat.transitions.claims import ClaimPool
-from holdfast.kernel.deps import DepsProvider
+from holdfast.kernel.agent_deps import DepsProvider
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.observer import UNOBSERVED, Observer, observer_of
 from holdfast.kernel.ports import Ports

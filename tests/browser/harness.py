@@ -43,7 +43,7 @@ from playwright.sync_api import (
     expect,
 )
 
-from holdfast.kernel.title import TITLE_INSTRUCTIONS
+from holdfast.kernel.title_request import TITLE_INSTRUCTIONS
 from holdfast.testing import FakeProvider, ScriptItem, say
 from holdfast.testing.fake.dialect_interface import ReceivedRequest
 

@@ -20,8 +20,8 @@ from holdfast.cli.main import main
 from holdfast.cli.target import ServerAddress, server_of
 from holdfast.config import ChatTarget
 from holdfast.kernel.errors import ConfigError
+from holdfast.server.identity.local_socket import bound_socket, is_own_socket, short_name
 from holdfast.server.identity.local_token import token_of
-from holdfast.server.identity.unix_socket import bound_socket, is_own_socket, short_name
 from tests.cli.test_serve import Process, serving
 
 NOT_YOURS = "is answered by a program that is not your server"

@@ -20,7 +20,7 @@ from holdfast.cli.target import (
 )
 from holdfast.config import ChatTarget, chat_options, export_options, token_options
 from holdfast.kernel.errors import ConfigError
-from holdfast.server.identity.unix_socket import bound_socket
+from holdfast.server.identity.local_socket import bound_socket
 
 
 def test_the_token_of_the_file_is_shown_to_this_machine_alone(tmp_path: Path) -> None:

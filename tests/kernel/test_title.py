@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.kernel.title import (
+from holdfast.kernel.title_request import (
     MAX_EXCERPT,
     MAX_TITLE,
     cleaned,

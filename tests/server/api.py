@@ -25,7 +25,7 @@ from holdfast.chat.row_lock import read_chat
 from holdfast.host import serving
 from holdfast.kernel.ports import Ports
 from holdfast.server.access_policy import ALL_SCOPES, ApiCaller, ChatAccess, ChatRelation, Role
-from holdfast.server.api_server import ApiServer, Identity, ServerLimits
+from holdfast.server.api_state import ApiState, Identity, ServerLimits
 from holdfast.server.app import application
 from holdfast.server.http_request import HttpRequest
 from holdfast.server.json import API_PREFIX, from_json, to_json
@@ -78,7 +78,7 @@ class Api:
     """A client that takes paths below /api/v1."""
 
     def __init__(
-        self, url: str, session: aiohttp.ClientSession, server: ApiServer, user: str = "ann"
+        self, url: str, session: aiohttp.ClientSession, server: ApiState, user: str = "ann"
     ) -> None:
         self.url = url
         """Without the prefix."""
@@ -171,12 +171,12 @@ async def serving_api(
     async with serving(
         db, agents, ports=world, worker=worker, titles=titles, budgets=budgets
     ) as host:
-        server = ApiServer(host, db, identity or Named(db), world, limits, base_urls=base_urls)
+        server = ApiState(host, db, identity or Named(db), world, limits, base_urls=base_urls)
         async with _reachable(server) as url, session() as client:
             yield Api(url, client, server, user)
 
 
-def _reachable(server: ApiServer) -> AbstractAsyncContextManager[str]:
+def _reachable(server: ApiState) -> AbstractAsyncContextManager[str]:
     if not MOUNTED:
         return listening(application(server))
     from tests.server.uvicorn_server import mounted

@@ -18,7 +18,7 @@ import msgspec
 from aiohttp import web
 from msgspec import NODEFAULT, Struct, structs
 
-import holdfast.server.identity.install_middleware
+import holdfast.server.identity.request_protection
 import holdfast.server.identity.slow_clients
 import holdfast.server.routes  # noqa: F401 - which makes all operations and their refusals
 from holdfast.agent import Agent
@@ -34,7 +34,7 @@ from holdfast.kernel.policy import Calls, ContextLimits, Policy, Retry, Stream, 
 from holdfast.live import buffer
 from holdfast.live.delta_fragments import Fragment
 from holdfast.server import (
-    api_server,
+    api_state,
     app,
     chat_list_stream,
     dispatch,
@@ -291,7 +291,7 @@ def ends() -> str:
 
 
 def limits() -> str:
-    bounds, patience, streams = api_server.ServerLimits(), SlowClientLimits(), StreamOptions()
+    bounds, patience, streams = api_state.ServerLimits(), SlowClientLimits(), StreamOptions()
     (page,) = get_args(shared_request_types.Limit)[1:]
     rows = [
         ("a JSON body", _size(bounds.body), "`too_large`"),

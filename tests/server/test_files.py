@@ -22,7 +22,7 @@ from holdfast.chat.files import (
 from holdfast.kernel.messages import File
 from holdfast.kernel.model import Request
 from holdfast.server import routes
-from holdfast.server.api_server import ServerLimits
+from holdfast.server.api_state import ServerLimits
 from holdfast.server.idempotency import once
 from holdfast.store.database import Database, Tx
 from holdfast.store.postgres.database import open_postgres

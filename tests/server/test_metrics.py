@@ -12,7 +12,7 @@ import pytest
 from holdfast.host import serving
 from holdfast.observe.metrics import METRICS_MEDIA_TYPE, MetricRegistry
 from holdfast.observe.metrics_observer import MetricsObserver
-from holdfast.server.api_server import ApiServer
+from holdfast.server.api_state import ApiState
 from holdfast.server.app import application
 from holdfast.store.database import Database, Transaction, Unavailable
 from holdfast.store.metered import MeteredDatabase
@@ -40,7 +40,7 @@ async def test_a_process_tells_its_numbers_to_an_administrator(db: Database, clo
     timed = MeteredDatabase(db, meters)
     answers = agent(["Hi."], clock)
     async with serving(timed, [answers], titles=False, observer=MetricsObserver(meters)) as host:
-        server = ApiServer(host, timed, Named(timed), meters=meters)
+        server = ApiState(host, timed, Named(timed), meters=meters)
         async with listening(application(server)) as url, session() as client:
             api = Api(url, client, server)
             chat = (await api.post("/chats", {"prompt": "hi"})).body["id"]

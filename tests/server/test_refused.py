@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.api_server import ServerLimits
+from holdfast.server.api_state import ServerLimits
 from holdfast.server.pagination import cursor_holding
 from holdfast.store.database import Database
 from holdfast.testing import Clock

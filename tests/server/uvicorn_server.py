@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from uvicorn.server import ServerState
 
-from holdfast.server.api_server import ApiServer
+from holdfast.server.api_state import ApiState
 from holdfast.server.asgi.application import AsgiApplication
 from holdfast.server.operation import OPERATIONS
 
@@ -21,7 +21,7 @@ MOUNTED_AT: Final = "/agents"
 
 
 @asynccontextmanager
-async def mounted(server: ApiServer) -> AsyncIterator[str]:
+async def mounted(server: ApiState) -> AsyncIterator[str]:
     """The URL of the API as it is mounted into an application of Starlette."""
     app = AsgiApplication(lambda: server, OPERATIONS.values())
     async with served(Starlette(routes=[Mount(MOUNTED_AT, app)])) as url:

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 import pytest
 
 from holdfast import Agent
-from holdfast.kernel.agent_arguments import AgentFields, ChangedFields, RunArguments
+from holdfast.kernel.argument_types import AgentFields, ChangedFields, RunArguments
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parent.parent

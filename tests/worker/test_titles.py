@@ -17,7 +17,7 @@ from holdfast.chat.host import Host
 from holdfast.host import serving
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.model import Model, Request
-from holdfast.kernel.title import TITLE_INSTRUCTIONS, is_title_request
+from holdfast.kernel.title_request import TITLE_INSTRUCTIONS, is_title_request
 from holdfast.providers.openai_chat import OpenAIChat
 from holdfast.providers.profile import Profile
 from holdfast.store.database import Database, Tx

@@ -20,7 +20,7 @@ from holdfast.chat.row_lock import read_chat
 from holdfast.chat.rows import ChatRow, Deliver, JournalCall, Queued, Stored
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.chat.transitions.lifecycle import NewChat
-from holdfast.kernel.deps import DepsProviders, providers_of
+from holdfast.kernel.agent_deps import DepsProviders, providers_of
 from holdfast.kernel.messages import Message, ToolResult, user_message
 from holdfast.kernel.observer import UNOBSERVED, Observer
 from holdfast.kernel.ports import Ports

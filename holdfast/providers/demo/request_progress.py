@@ -12,7 +12,7 @@ from typing import Final
 from holdfast.kernel.messages import File, Message, ToolCall, ToolResult, Value
 from holdfast.kernel.model import Request
 from holdfast.kernel.summary_checkpoint import SUMMARY_INSTRUCTIONS, SUMMARY_SECTIONS
-from holdfast.kernel.title import is_title_request, prompt_of
+from holdfast.kernel.title_request import is_title_request, prompt_of
 from holdfast.providers.demo.texts import shortened
 
 MAX_LINES: Final = 8

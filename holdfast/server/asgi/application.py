@@ -14,7 +14,7 @@ from typing import Final, Union
 from holdfast.chat.host import Host
 from holdfast.kernel.errors import ConfigError, HoldfastError
 from holdfast.server.access_policy import POLICY
-from holdfast.server.api_server import ApiServer, ServerLimits
+from holdfast.server.api_state import ApiState, ServerLimits
 from holdfast.server.asgi.app_identity import AppIdentity, ApplicationError, Identify
 from holdfast.server.asgi.asgi_request import (
     AsgiRequest,
@@ -67,10 +67,10 @@ def asgi(
             "returns it"
         )
 
-    def server_of(host: Host) -> ApiServer:
+    def server_of(host: Host) -> ApiState:
         db = host.feed.db
         access = AuthConfig(local=False)
-        return ApiServer(host, db, AppIdentity(db, identify), None, limits, access)
+        return ApiState(host, db, AppIdentity(db, identify), None, limits, access)
 
     return AsgiApplication(
         HostServers(host, server_of), mounted_operations(), checked_origins(origins)
@@ -81,13 +81,13 @@ class HostServers:
     """The server of the application's host: another one when it has opened another host."""
 
     def __init__(
-        self, host: Union[Host, Callable[[], Host]], server_of: Callable[[Host], ApiServer]
+        self, host: Union[Host, Callable[[], Host]], server_of: Callable[[Host], ApiState]
     ) -> None:
         self._host = host
         self._server_of = server_of
-        self.current: ApiServer | None = None
+        self.current: ApiState | None = None
 
-    def __call__(self) -> ApiServer:
+    def __call__(self) -> ApiState:
         host = self._host if isinstance(self._host, Host) else self._opened(self._host)
         if self.current is None or self.current.host is not host:
             self.current = self._server_of(host)
@@ -113,7 +113,7 @@ class AsgiApplication:
 
     def __init__(
         self,
-        servers: Callable[[], ApiServer],
+        servers: Callable[[], ApiState],
         operations: Iterable[Operation],
         origins: frozenset[str] = frozenset(),
     ) -> None:
@@ -121,7 +121,7 @@ class AsgiApplication:
         self._router = Router(operations)
         self._origins = origins
         self._watch = ShutdownWatch(self._end_streams)
-        self._server: ApiServer | None = None
+        self._server: ApiState | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:

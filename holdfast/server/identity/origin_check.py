@@ -17,7 +17,7 @@ from aiohttp.typedefs import Handler, Middleware
 from msgspec import Struct
 
 from holdfast.kernel.errors import ConfigError
-from holdfast.server.identity.unix_socket import port_of
+from holdfast.server.identity.local_socket import port_of
 from holdfast.server.problem import Forbidden, RequestRefused
 
 SAFE_METHODS: Final = frozenset(("GET", "HEAD", "OPTIONS"))

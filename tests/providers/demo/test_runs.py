@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from holdfast import Agent, approve
 from holdfast.hooks import Deny
 from holdfast.kernel.events import Compacted, Retrying
-from holdfast.kernel.title import cleaned, title_request
+from holdfast.kernel.title_request import cleaned, title_request
 from holdfast.messages import Message, dump, load
 from holdfast.providers.demo import SPEECH, Demo
 from holdfast.testing import ports

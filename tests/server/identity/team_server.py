@@ -11,14 +11,14 @@ from aiohttp import web
 
 from holdfast.host import serving
 from holdfast.server.access_policy import ALL_SCOPES, Role, Scope
-from holdfast.server.api_server import ApiServer
+from holdfast.server.api_state import ApiState
 from holdfast.server.app import application
 from holdfast.server.identity.auth_config import AuthConfig
 from holdfast.server.identity.authenticator import SESSION_KEY_HEADER, Authenticator
 from holdfast.server.identity.credential_format import new_secret
 from holdfast.server.identity.encrypted_secrets import keyring
-from holdfast.server.identity.install_middleware import protect
 from holdfast.server.identity.origin_check import Front
+from holdfast.server.identity.request_protection import protect
 from holdfast.server.identity.shares import NewShare, share
 from holdfast.server.identity.tokens import NewToken, issue
 from holdfast.server.identity.users import create_user
@@ -53,7 +53,7 @@ class Answer(NamedTuple):
 class House:
     """The server, and ways to come to it."""
 
-    def __init__(self, url: str, client: aiohttp.ClientSession, server: ApiServer) -> None:
+    def __init__(self, url: str, client: aiohttp.ClientSession, server: ApiState) -> None:
         self.url = url
         self.client = client
         self.server = server
@@ -166,7 +166,7 @@ async def house(
     """Open for as long as the block lasts. Nobody lives there yet."""
     world = ports(clock=clock)
     async with serving(db, [agent()], ports=world, worker=None, titles=False) as host:
-        server = ApiServer(host, db, Authenticator(db, access), world, access=access)
+        server = ApiState(host, db, Authenticator(db, access), world, access=access)
         app = protect(application(server, operations), server, front)
         async with listening(app) as url, session() as client:
             yield House(url, client, server)

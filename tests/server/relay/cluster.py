@@ -19,7 +19,7 @@ from holdfast.chat.handle import Chat
 from holdfast.chat.host import Host
 from holdfast.host import serving
 from holdfast.kernel.model import Delta, Finished, Model, Request, TextDelta
-from holdfast.server.api_server import ApiServer
+from holdfast.server.api_state import ApiState
 from holdfast.server.app import application
 from holdfast.server.relay.cluster_secret import ClusterSecret
 from holdfast.server.relay.replica_publisher import PublisherOptions, RelayPublisher
@@ -179,7 +179,7 @@ async def replica(
         ) as host,
         session() as client,
     ):
-        server = ApiServer(host, db, Named(db))
+        server = ApiState(host, db, Named(db))
         app, asked = application(server), RelayPublisher(host.feed, secret, owner)
         asked.attach(app)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.chat.stream import ChatEvents
 from holdfast.server.access_policy import ApiCaller
-from holdfast.server.api_server import ServerLimits
+from holdfast.server.api_state import ServerLimits
 from holdfast.server.event_codec import (
     END_DELETED,
     END_FAILED,

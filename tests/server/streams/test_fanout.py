@@ -20,7 +20,7 @@ from holdfast.chat.rows import Stored
 from holdfast.chat.stream import MAX_RESULT_SIZE, ChatEvents, LiveDelta
 from holdfast.host import serving
 from holdfast.server import fanout
-from holdfast.server.api_server import ApiServer, ServerLimits
+from holdfast.server.api_state import ApiState, ServerLimits
 from holdfast.server.app import application
 from holdfast.server.event_codec import END_FAILED, END_SLOW, WireEvent, wire_of
 from holdfast.server.fanout import StreamOptions
@@ -229,11 +229,11 @@ def test_streams_are_served_on_an_event_loop_that_nobody_prepared(
 @asynccontextmanager
 async def narrow(
     db: Database, script: list[Any], clock: Clock, options: StreamOptions
-) -> AsyncIterator[tuple[Host, ApiServer, int]]:
+) -> AsyncIterator[tuple[Host, ApiState, int]]:
     """A server whose connections hold next to nothing in the kernel."""
     world = ports(clock=clock)
     async with serving(db, [agent(script, clock)], ports=world, titles=False) as host:
-        server = ApiServer(host, db, Named(db), world, ServerLimits(streams=options))
+        server = ApiState(host, db, Named(db), world, ServerLimits(streams=options))
         listener = sockets.create_server(("127.0.0.1", 0))
         listener.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDBUF, 4096)
         runner = web.AppRunner(application(server), access_log=None)
@@ -286,7 +286,7 @@ LONG = [[pause(0.1), say(f"{number:03} " * 4096)] for number in range(100)]
 ROOM = StreamOptions(buffer=64 * 1024)
 
 
-async def _turn(host: Host, server: ApiServer, port: int, stalled: int) -> tuple[float, Any]:
+async def _turn(host: Host, server: ApiState, port: int, stalled: int) -> tuple[float, Any]:
     """How long a turn took while so many readers slept, and who they are."""
     chat = await host.create(None, owner="ann")
     sleepers = [Sleeper(port, chat.id) for _ in range(stalled)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from holdfast.server.api_server import ApiServer
+from holdfast.server.api_state import ApiState
 from holdfast.server.identity.origin_check import Front, origin_checker, secured
 from holdfast.server.identity.refusal_audit import refusal_recorder
 
 
 def protect(
     app: web.Application,
-    server: ApiServer,
+    server: ApiState,
     front: Front | None = None,
     internal: Front | None = None,
 ) -> web.Application:

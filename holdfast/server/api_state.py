@@ -61,7 +61,7 @@ class Identity(Protocol):
         ...
 
 
-class ApiServer:
+class ApiState:
     """State that all requests share: the chats, the database, identity, limits and streams."""
 
     def __init__(
