@@ -52,11 +52,12 @@ class CallAccount:
         return lambda: self._interrupts.remove(entry)
 
     def stop(self) -> None:
-        """Interrupt the runs within the call, on whatever event loop they run."""
+        """Interrupt the runs within the call, on other event loops: here, the call is cancelled."""
         self.stopped = True
         for loop, interrupt in tuple(self._interrupts):
-            with suppress(RuntimeError):  # the loop was closed
-                loop.call_soon_threadsafe(interrupt)
+            if loop is not asyncio.get_running_loop():
+                with suppress(RuntimeError):  # the loop was closed
+                    loop.call_soon_threadsafe(interrupt)
 
 
 def totals_of(usage: Usage | None, steps: int) -> Totals:

@@ -225,6 +225,12 @@ class Batch:
         ended = [entry.outcome for entry in entries if entry.began is not None]
         return [outcome for outcome in ended if isinstance(outcome, ToolResult)]
 
+    def accounts_besides(self, results: Sequence[ToolResult]) -> list[CallAccount]:
+        """Accounts of the calls that have none of these results."""
+        known = {result.call_id for result in results}
+        entries = [entry for entry in self._entries.values() if entry.call.id not in known]
+        return [entry.account for entry in entries if entry.account is not None]
+
     @property
     def busy(self) -> bool:
         """Whether a call was accepted."""

@@ -535,7 +535,10 @@ class Loop:
             try:
                 await batch.discard()
             finally:
-                self._commit_results(batch.ran(self._history.turn.open))
+                committed = batch.ran(self._history.turn.open)
+                self._commit_results(committed)
+                for account in batch.accounts_besides(committed):
+                    self._counters.call(account)
 
     def _take_batch(self) -> Batch:
         """The batch that the last stream started, or a new one."""

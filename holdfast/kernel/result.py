@@ -142,6 +142,12 @@ class RunCounters:
             if message.usage is not None:  # of the runs within the calls
                 self._usage += message.usage
 
+    def call(self, account: CallAccount) -> None:
+        """Count a call whose result is in no message."""
+        self._steps += account.steps
+        if account.usage is not None:
+            self._usage += account.usage
+
     def usage(self, usage: Usage | None) -> None:
         """Count the usage of an attempt, including a failed one."""
         if usage is not None:

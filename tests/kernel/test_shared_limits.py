@@ -15,7 +15,7 @@ from holdfast.events import LimitReached
 from holdfast.kernel.messages import dump, load
 from holdfast.messages import Usage
 from holdfast.models import Request
-from holdfast.testing import ScriptedModel, call, hang, tool_context, usage
+from holdfast.testing import ScriptedModel, call, fail, hang, pause, tool_context, usage
 from tests.kernel.runs import kinds, look, model_of, outcome, scripted
 from tests.kernel.toolkit import results_in
 
@@ -201,6 +201,19 @@ def test_a_run_is_within_a_call() -> None:
         ConfigError, match="within is a RunResult: pass the ToolContext of the call"
     ):
         agent.run("?", within=agent.run_sync("?"))
+
+
+async def test_usage_of_a_call_whose_answer_failed_counts_for_the_run() -> None:
+    @tool(effect="pure")
+    async def embed(context: ToolContext) -> str:
+        """Charge a hundred tokens."""
+        context.charge(Usage(input=100))
+        return "done"
+
+    failed: Any = [call("embed"), pause(1), fail(kind="overloaded")]
+    result = await scripted([failed, "Done."], embed).run("?")
+    assert (result.text, result.usage) == ("Done.", Usage(input=100))
+    assert results_in(result.history) == []
 
 
 # --- runs one after the other -------------------------------------------------------------------
