@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from holdfast.kernel.awaiting import awaited
 from holdfast.kernel.errors import describe
+from holdfast.kernel.hook_call import location
 from holdfast.kernel.hook_context import Context
 from holdfast.kernel.messages import Message
 from holdfast.kernel.type_parameters import HookDepsT
@@ -53,8 +54,9 @@ async def ask(guard: Guard, context: Context, about: Stopping) -> GuardVerdict:
     try:
         verdict: object = await awaited(guard(context, about))
     except Exception as error:
-        LOG.warning("the guard of agent %s failed", context.agent, exc_info=error)
-        return Escalate(f"the stop guard failed: {describe(error)}")
+        LOG.info("the guard of agent %s failed", context.agent, exc_info=error)
+        at = location(error, guard)
+        return Escalate(f"the stop guard failed: {describe(error)}{f' ({at})' if at else ''}")
     if isinstance(verdict, Inject) and not isinstance(verdict.text, str):
         return Escalate(
             f"the stop guard injects a {type(verdict.text).__name__}, which is not text"

@@ -157,12 +157,16 @@ def test_a_sentence_without_a_model_begins_with_a_capital_and_has_no_other(kind:
     assert "The model" not in message[1:]
 
 
-@pytest.mark.parametrize("hook", ["gate", "guard"])
+@pytest.mark.parametrize(("hook", "level"), [("gate", logging.WARNING), ("guard", logging.INFO)])
 async def test_the_log_has_the_traceback_of_a_gate_and_of_a_guard(
-    hook: str, caplog: pytest.LogCaptureFixture
+    hook: str, level: int, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """That of a guard is at INFO: a warning of the failed turn follows, with the place."""
+    caplog.set_level(logging.INFO, "holdfast")
     hooks: dict[str, Any] = {hook: misspelt}
     await outcome(scripted([call("act"), "Done."], act, **hooks).run("Go."))
     (record,) = (record for record in caplog.records if record.exc_info)
-    assert record.levelno == logging.WARNING
+    assert record.levelno == level
     assert f"the {hook} " in record.getMessage()
+    if hook == "guard":
+        assert "test_hook_errors.py, line" in caplog.messages[-1]
