@@ -103,21 +103,21 @@ async def test_an_administrator_sets_the_budgets_of_another_user(
 async def test_the_owner_of_a_chat_may_lower_its_budget_and_only_an_administrator_raise_it(
     db: Database, clock: Clock
 ) -> None:
-    budgets = Budgets(chat=Limits(tokens=1_000))
+    budgets = Budgets(chat=Limits(tokens=2_000_000))
     async with serving_api(db, [answering(clock)], clock=clock, budgets=budgets) as api:
         chat_id = await begun(api)
         path = f"/chats/{chat_id}/budget"
         status, report, _ = await api.put(path, {"limits": {"tokens": 500, "cost": 0.1}})
         assert (status, report["chat"]["limits"]) == (200, limits(tokens=500, cost=0.1))
-        for more in ({"tokens": 1_001}, {"steps": 3}, {}):
+        for more in ({"tokens": 2_000_001}, {"steps": 3}, {}):
             status, problem, _ = await api.put(path, {"limits": more})
             assert (status, problem["kind"]) == (403, "forbidden")
-            assert "tokens may be at most 1000" in problem["detail"]
+            assert "tokens may be at most 2000000" in problem["detail"]
         admin = api.of("ann:admin")
-        raised = (await admin.put(path, {"limits": {"tokens": 1_001}})).body
-        assert raised["chat"] == {"limits": limits(tokens=1_001), "used": USED, "is_set": True}
+        raised = (await admin.put(path, {"limits": {"tokens": 2_000_001}})).body
+        assert raised["chat"] == {"limits": limits(tokens=2_000_001), "used": USED, "is_set": True}
         lowered = (await api.put(path, {"limits": None})).body
-        assert lowered["chat"] == {"limits": limits(tokens=1_000), "used": USED, "is_set": False}
+        assert lowered["chat"] == {"limits": limits(tokens=2_000_000), "used": USED, "is_set": False}
         assert (await api.of("bob").put(path, {"limits": None})).status == 404
 
 

@@ -135,7 +135,7 @@ def _refuse_more(wanted: Limits, allowed: Limits | None) -> None:
         amount = getattr(wanted, name)
         if most is not None and (amount is None or amount > most):
             raise Forbidden(
-                f"{name} may be at most {most:g} for chats of this user: set a lower limit, or ask "
+                f"{name} may be at most {most} for chats of this user: set a lower limit, or ask "
                 "an administrator"
             )
 
