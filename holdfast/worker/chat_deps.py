@@ -35,13 +35,17 @@ class ChatDeps:
     def __init__(self, agent: Agent[Any, Any], provider: DepsProvider[Any] | None) -> None:
         self._agent = agent
         self._provider = provider
-        self.are_open = False
         self._attempt: _Attempt | None = None
+
+    @property
+    def are_open(self) -> bool:
+        """Whether there are deps. They end early if their provider fails while they are used."""
+        return self._attempt is not None and self._attempt.is_open
 
     async def open(self, group: TaskGroup, info: ChatInfo, interruption: Interruption) -> Any:
         """The deps, made in a task of the group. Raises `Interrupted`, and an exception if the
         provider fails or takes too long."""
-        if self._attempt is None:
+        if self._attempt is None or self._attempt.has_ended:
             self._attempt = _Attempt()
             manager = provided_deps(self._agent, self._provider, info)
             group.start_soon(self._attempt.hold, manager)
@@ -62,7 +66,6 @@ class ChatDeps:
                 self._raise(error)
             finally:
                 del error  # its traceback refers to this frame
-        self.are_open = True
         return attempt.deps
 
     def _raise(self, error: Exception) -> NoReturn:
@@ -87,28 +90,36 @@ class _Attempt:
         self.opened = anyio.Event()
         """Set when there are deps, or an error."""
         self.deps: Any = None
+        self.is_open = False
         self.error: Exception | None = None
         self._closing = anyio.Event()
         self._opening = CancelOnce(asyncio.get_running_loop(), CLOSE_TIMEOUT)
         self._scope = anyio.CancelScope(shield=True)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there are no deps any more, and no error that is not raised yet."""
+        return self.opened.is_set() and not self.is_open and self.error is None
 
     async def hold(self, manager: AbstractAsyncContextManager[Any]) -> None:
         """Hold the deps until they are closed."""
         with self._scope, self._opening:
             try:
                 async with manager as self.deps:
+                    self.is_open = True
                     self.opened.set()
                     await self._closing.wait()
             except Exception as error:
-                if self.opened.is_set():
+                if self._closing.is_set():
                     LOG.warning("the deps of a chat could not be closed", exc_info=True)
                 else:
                     self.error = error
             except asyncio.CancelledError as error:
-                if self.opened.is_set() or is_cancelled():
+                if self._closing.is_set() or is_cancelled():
                     raise
                 self.error = StrayCancellation().with_traceback(error.__traceback__)
-            self.deps = None
+            finally:
+                self.deps, self.is_open = None, False
             self.opened.set()
         if self._scope.cancelled_caught:
             LOG.warning("the deps of a chat were not closed within %g s", CLOSE_TIMEOUT)
@@ -116,6 +127,10 @@ class _Attempt:
     def close(self) -> None:
         """Close the deps, or cancel their provider. It may clean up for a while."""
         self._closing.set()
+        error, self.error = self.error, None  # its traceback refers to the attempt
+        if error is not None:
+            LOG.warning("the deps of a chat failed while they were used", exc_info=error)
+            del error
         if not self.opened.is_set():
             self._opening.cancel()
         self._scope.deadline = anyio.current_time() + CLOSE_TIMEOUT

@@ -272,6 +272,42 @@ async def test_a_provider_that_hangs_is_stopped_and_called_again(
     assert provider.events == ["opens", "closed"] * 2
 
 
+async def test_deps_that_fail_while_they_are_used_are_made_again(
+    db: Database, clock: Clock
+) -> None:
+    events: list[str] = []
+
+    @asynccontextmanager
+    async def connected(info: ChatInfo) -> AsyncIterator[Shop]:
+        events.append("opens")
+        shop = Shop()
+        try:
+            async with anyio.create_task_group() as group:
+                if len(events) == 1:
+                    group.start_soon(loses_its_connection)
+                yield shop
+        finally:
+            shop.open = False
+
+    async def loses_its_connection() -> None:
+        await anyio.sleep(5)
+        raise OSError("the connection was lost")
+
+    @tool
+    async def wait_a_while() -> None:
+        """Take longer than the connection lasts."""
+        await anyio.sleep(10)
+
+    script = [[call("wait_a_while")], [call("shop_name")], ["Done."]]
+    async with living(
+        db, script, [wait_a_while, shop_name], clock=clock, deps_type=Shop, deps=connected
+    ) as life:
+        chat_id = await life.begin()
+        assert (await life.rest(chat_id)).error is None
+        assert await results(life, chat_id) == ["done", "tea shop"]
+    assert events == ["opens"] * 2
+
+
 async def test_a_provider_that_raises_a_cancellation_of_its_own_is_called_again(
     db: Database, clock: Clock
 ) -> None:
