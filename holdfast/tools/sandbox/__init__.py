@@ -7,6 +7,7 @@ Read `policy.py` first: a `SandboxPolicy` names what a command may use.
   system calls, rights on files.
 - `launcher.py` carries the plan out, in the process that becomes the command. It imports no other
   module of Holdfast.
+- `proxy.py` is the only way to hosts that the policy names; `egress.py` (pure) decides which.
 - `support.py` tries which layers this machine has.
 
 The `execute` tool does not use it yet: its commands are not isolated.
