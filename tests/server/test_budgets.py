@@ -117,7 +117,11 @@ async def test_the_owner_of_a_chat_may_lower_its_budget_and_only_an_administrato
         raised = (await admin.put(path, {"limits": {"tokens": 2_000_001}})).body
         assert raised["chat"] == {"limits": limits(tokens=2_000_001), "used": USED, "is_set": True}
         lowered = (await api.put(path, {"limits": None})).body
-        assert lowered["chat"] == {"limits": limits(tokens=2_000_000), "used": USED, "is_set": False}
+        assert lowered["chat"] == {
+            "limits": limits(tokens=2_000_000),
+            "used": USED,
+            "is_set": False,
+        }
         assert (await api.of("bob").put(path, {"limits": None})).status == 404
 
 
