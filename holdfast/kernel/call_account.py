@@ -51,6 +51,10 @@ class CallAccount:
         self._interrupts.append(entry)
         return lambda: self._interrupts.remove(entry)
 
+    def close(self) -> None:
+        """Forget the limits, when the call has ended: they refer to the batch of the call."""
+        self._limit = _no_limit
+
     def stop(self) -> None:
         """Interrupt the runs within the call, on other event loops: here, the call is cancelled."""
         self.stopped = True
@@ -58,6 +62,10 @@ class CallAccount:
             if loop is not asyncio.get_running_loop():
                 with suppress(RuntimeError):  # the loop was closed
                     loop.call_soon_threadsafe(interrupt)
+
+
+def _no_limit() -> None:
+    return None
 
 
 def totals_of(usage: Usage | None, steps: int) -> Totals:

@@ -332,6 +332,7 @@ class Batch:
             outcome = replace(outcome, started_at=entry.started_at, finished_at=finished_at)
             if entry.account is not None:
                 outcome = _with_usage(outcome, entry.account)
+                entry.account.close()
         entry.outcome = outcome
         for timer in entry.timers:
             timer.cancel()
