@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from holdfast.chat.export import jsonl, parse
+from holdfast.chat.export import EXPORT_FORMAT, jsonl, parse
 from holdfast.chat.rows import TurnOutcome
 from holdfast.chat.snapshots import snapshot_of
 from holdfast.kernel.errors import FormatError
@@ -38,7 +38,7 @@ async def test_an_export_of_such_a_chat_can_be_restored(chats: Chats) -> None:
     text = "".join(f"{line}\n" for line in jsonl(chat, await chats.history()))
     start, end = text.index('{"reason":"limit"'), text.index("}}", text.index('"limit":{')) + 2
     now = text[:start] + '{"reason":"max_steps","steps":1}' + text[end:]
-    earlier = now.replace('"format":5', '"format":4', 1)
+    earlier = now.replace(f'"format":{EXPORT_FORMAT}', '"format":4', 1)
     assert parse(earlier).chat.outcome == TurnOutcome("limit", 1)
     with pytest.raises(FormatError):
         parse(now)
