@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from holdfast.chat.history_invariants import Complaint
 from holdfast.kernel.messages import Message, ToolResult, Usage
+from holdfast.kernel.turn import working_time
 from holdfast.store.database import Tx
 
 DAY: Final = 24 * 3600 * 1_000_000
@@ -44,15 +45,13 @@ class Spending(Struct):
             self.add_usage(message.usage)
 
     def _add_calls(self, results: Message) -> None:
-        counted = 0  # end of the calls so far
+        ran: list[tuple[int, int]] = []
         for part in results.parts:
-            if type(part) is not ToolResult:
-                continue
-            self.steps += part.steps
-            if part.started_at is None or part.finished_at is None:
-                continue
-            self.time += max(0, part.finished_at - max(part.started_at, counted))
-            counted = max(counted, part.finished_at)
+            if type(part) is ToolResult:
+                self.steps += part.steps
+                if part.started_at is not None and part.finished_at is not None:
+                    ran.append((part.started_at, part.finished_at))
+        self.time += working_time(ran)
 
     def add_usage(self, usage: Usage) -> None:
         """Add the usage of one model call."""

@@ -147,15 +147,16 @@ def _with_answer(used: Totals, answer: Message, steps: int = 1) -> Totals:
     )
 
 
-def _with_calls(used: Totals, ran: Iterable[tuple[int, int]]) -> Totals:
-    """Add the time in which calls ran, in microseconds. A time in which several ran counts once."""
+def working_time(ran: Iterable[tuple[int, int]]) -> int:
+    """The time in which calls ran, each from its start to its end. A time in which several ran
+    counts once."""
     total = last = 0
     for began, ended in sorted(ran):
         began = began if began > last else last  # max() is slower, on the path of every step
         if ended > began:
             total += ended - began
             last = ended
-    return replace(used, seconds=used.seconds + total / 1_000_000)
+    return total
 
 
 def context_of(message: Message) -> int:
@@ -189,7 +190,9 @@ def _results(turn: Turn, message: Message) -> Turn:
             elif part.outcome in FAILED_OUTCOMES and part.tool not in passed:
                 failures = _count(part.tool, turn.steps, failures)
             stopped = stopped or (part.stops and part.outcome == "ok")
-    used = _with_calls(turn.used, ran) if ran else turn.used
+    used = turn.used
+    if ran:
+        used = replace(used, seconds=used.seconds + working_time(ran) / 1_000_000)
     if steps or message.usage is not None:
         used += totals_of(message.usage, steps)
     return replace(

@@ -62,6 +62,17 @@ async def test_a_step_with_results_counts_their_time_and_parallel_calls_once(cha
     assert await counters(chats) == twice(steps=1, time=9_000)
 
 
+async def test_a_call_that_began_before_the_one_ahead_of_it_is_counted(chats: Chats) -> None:
+    """As one that ran while the other waited for an approval."""
+    await chats.running()
+    await chats.commit("c1", answer("hm", asks("a"), asks("b")))
+    spans = {"a": (20_000, 21_000), "b": (1_000, 5_000)}
+    results = [ToolResult(id, "work", (Text("ok"),), started_at=s, finished_at=f)
+               for id, (s, f) in spans.items()]  # fmt: skip
+    await chats.commit("c1", results_message(results))
+    assert await counters(chats) == twice(steps=1, time=5_000)
+
+
 async def test_steps_that_share_a_commit_are_counted_each_for_its_chat(chats: Chats) -> None:
     ids = [f"c{number}" for number in range(1, 6)]
     fences = {id: fence_of(await chats.running(id)) for id in ids}
