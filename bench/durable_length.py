@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bench.durable_work import Bench, opened, show
-from holdfast.chat.row_lock import lock
+from holdfast.chat.locked_chat import lock
 from holdfast.kernel.messages import Message, Text, ToolCall, ToolResult
 from holdfast.kernel.ports import Ports
 from holdfast.store.database import Database, Tx

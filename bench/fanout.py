@@ -180,7 +180,7 @@ class Anybody:
         return ApiCaller("ann", "member")
 
     async def access(self, caller: Any, chat_id: str) -> Any:
-        from holdfast.chat.row_lock import read_chat
+        from holdfast.chat.rows import read_chat
         from holdfast.server.access_policy import ChatAccess, ChatRelation
 
         row = await self._db.read(lambda tx: read_chat(tx, chat_id))

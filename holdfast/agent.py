@@ -25,13 +25,13 @@ from msgspec import Struct, structs
 from holdfast.blocking import SyncRun, result_of, value_of
 from holdfast.kernel.agent_deps import check_deps, check_deps_type, check_uses
 from holdfast.kernel.agent_tool import OnAction, agent_tool, as_child, team_of
+from holdfast.kernel.attribute_hints import answer_foreign_attributes
 from holdfast.kernel.call_account import CallAccount
 from holdfast.kernel.call_admission import Eager, Gate, Middleware
 from holdfast.kernel.decide import Approved, CallState, Recorded
 from holdfast.kernel.entry_point import EntryMeta, entry_point
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.events import Action
-from holdfast.kernel.foreign_attributes import answer_foreign_attributes
 from holdfast.kernel.handoff import agent_after
 from holdfast.kernel.history import History
 from holdfast.kernel.inbox import Inbox

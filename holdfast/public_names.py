@@ -35,7 +35,7 @@ def import_name(module: str, stub: str, name: str) -> object:
     if name == "__all__":  # not `open`: `from holdfast import *` keeps Python's own
         return sorted(homes.keys() - {"open"})
     if name not in homes:
-        from holdfast.kernel.foreign_names import missing_name
+        from holdfast.kernel.import_hints import missing_name
 
         raise missing_name(module, name, _remedy(name))
     home, attribute = homes[name]
@@ -47,7 +47,7 @@ def import_name(module: str, stub: str, name: str) -> object:
 
 def _remedy(name: str) -> str:
     """A sentence for a name of another library or namespace; empty for any other name."""
-    from holdfast.kernel.foreign_names import FOREIGN_NAMES
+    from holdfast.kernel.import_hints import FOREIGN_NAMES
 
     if name in FOREIGN_NAMES:
         return f"use {FOREIGN_NAMES[name]}"

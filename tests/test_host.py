@@ -30,7 +30,7 @@ from holdfast.chat.errors import (
 )
 from holdfast.chat.handle import Chat
 from holdfast.chat.host import Host
-from holdfast.chat.row_lock import read_chat
+from holdfast.chat.rows import read_chat
 from holdfast.chat.stream import ChatChanged, LiveDelta
 from holdfast.chat.transitions import claims
 from holdfast.chats import Rule

@@ -5,7 +5,7 @@ no tool and knows nothing of HTTP: runners (`holdfast.worker`) and the server (`
 call its transitions and read the result.
 
 Read `state_machine.py` first: which transition is allowed in which status, and why. Then
-`row_lock.py` (how a transition locks, changes and writes a chat) and `transitions/`.
+`locked_chat.py` (how a transition locks, changes and writes a chat) and `transitions/`.
 
 Three ideas:
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from holdfast.chat.row_lock import now_of
+from holdfast.chat.database_clock import now_of
 from holdfast.chat.rows import IS_BUSY
 from holdfast.store.database import Tx
 

@@ -4,7 +4,7 @@
 
 They are compared with committed usage before each model call and each spawn of a child chat, so
 every chat that runs may exceed a budget by one model call. Usage is read from the counters of
-`spending.py`; deleted chats count.
+`spending_counters.py`; deleted chats count.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import Any, Final, Literal
 from msgspec import Struct, to_builtins
 
 from holdfast.chat.errors import InvalidInput
-from holdfast.chat.row_lock import read_chat
-from holdfast.chat.rows import ChatRow, document
-from holdfast.chat.spending import DAY
+from holdfast.chat.rows import ChatRow, document, read_chat
+from holdfast.chat.spending_counters import DAY
 from holdfast.kernel.entry_point import EntryMeta
 from holdfast.kernel.errors import ConfigError
 from holdfast.kernel.limits import NOTHING_USED, LimitReached, Limits, Totals, reached

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from holdfast.chat.row_lock import LockedChat
+from holdfast.chat.locked_chat import LockedChat
 from holdfast.chat.rows import Charge
-from holdfast.chat.spending import Spending, spend
+from holdfast.chat.spending_counters import Spending, spend
 
 NOTHING: Final = Spending()
 

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct, structs
 
+from holdfast.chat.database_clock import QUERY_OVERLAP, now_of
 from holdfast.chat.errors import ChatError, InvalidInput
-from holdfast.chat.row_lock import QUERY_OVERLAP, now_of
 from holdfast.chat.rows import ChatRow, check_text, document
 from holdfast.kernel.messages import File, Message, Part, ToolResult, results_message
 from holdfast.store.database import Tx

@@ -33,8 +33,7 @@ from holdfast.chat.interface import ChatHandle, ChatQueue
 from holdfast.chat.paged_history import Transcript, read_transcript
 from holdfast.chat.queries import Spent
 from holdfast.chat.queue import read_queue
-from holdfast.chat.row_lock import read_chat
-from holdfast.chat.rows import ChatRow, Deliver, Queued, Rule, Stored, check_text
+from holdfast.chat.rows import ChatRow, Deliver, Queued, Rule, Stored, check_text, read_chat
 from holdfast.chat.snapshots import (
     ChatResult,
     Pending,
@@ -50,8 +49,8 @@ from holdfast.chat.stream import ChatStream, Cursor
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.chat.transitions.user import Edited, Sent
+from holdfast.kernel.attribute_hints import answer_foreign_attributes
 from holdfast.kernel.errors import ConfigError
-from holdfast.kernel.foreign_attributes import answer_foreign_attributes
 from holdfast.kernel.limits import Limits
 from holdfast.kernel.messages import Message, Prompt, encode, user_message
 from holdfast.kernel.model import Effort, Model, check_effort, check_usable

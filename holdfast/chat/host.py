@@ -27,8 +27,7 @@ from holdfast.chat.handle import (
 )
 from holdfast.chat.idempotency import Key, once
 from holdfast.chat.interface import ChatHost
-from holdfast.chat.row_lock import read_chat
-from holdfast.chat.rows import ChatRow, Stored, can_hold, check_text
+from holdfast.chat.rows import ChatRow, Stored, can_hold, check_text, read_chat
 from holdfast.chat.snapshots import Snapshot, snapshots
 from holdfast.chat.transitions import lifecycle
 from holdfast.chat.transitions.claims import LiveWorkers, live_workers

@@ -13,8 +13,8 @@ import anyio
 from msgspec import Struct
 
 from holdfast.chat.causes import with_cause
+from holdfast.chat.database_clock import now_of
 from holdfast.chat.errors import KeyReused
-from holdfast.chat.row_lock import now_of
 from holdfast.chat.rows import ChatRow, Queued
 from holdfast.chat.transitions.user import Edited, Sent
 from holdfast.kernel.messages import decode, encode, prepare_to_decode

@@ -15,7 +15,7 @@ from holdfast.chat.history_invariants import Complaint, Walk, checkpoints, edits
 from holdfast.chat.journal import earliest
 from holdfast.chat.queue import MAX_QUEUED
 from holdfast.chat.rows import JSON_COLUMNS, ChatRow, Deliver, JournalCall, Status
-from holdfast.chat.spending import SpendingRow, wrong_counters
+from holdfast.chat.spending_counters import SpendingRow, wrong_counters
 from holdfast.chat.transitions.claims import MAX_CRASHES
 from holdfast.kernel.approval import digest
 from holdfast.kernel.decide import Approved

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from holdfast.chat.row_lock import LockedChat
+from holdfast.chat.locked_chat import LockedChat
 from holdfast.chat.rows import SELECT_MESSAGE, JournalCall, Stored, document, stored_of
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.events import Action

@@ -11,7 +11,6 @@ from msgspec import Struct
 from holdfast.chat.errors import ChatNotFound
 from holdfast.chat.journal import read_journal
 from holdfast.chat.queue import read_queue
-from holdfast.chat.row_lock import read_chat
 from holdfast.chat.rows import (
     CHAT_COLUMNS,
     SELECT_CHAT,
@@ -23,6 +22,7 @@ from holdfast.chat.rows import (
     Stored,
     chat_of,
     document,
+    read_chat,
     stored_of,
 )
 from holdfast.kernel.messages import Message, Usage

@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast.chat.errors import QueuedNotFound, QueueFull, WrongOrder
 from holdfast.chat.journal import answer_open
-from holdfast.chat.row_lock import LockedChat
+from holdfast.chat.locked_chat import LockedChat
 from holdfast.chat.rows import Queued, Status, document
 from holdfast.kernel.messages import Message, ToolOutcome, encode
 from holdfast.store.database import Tx

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, Union
 from msgspec import Struct, structs
 
 from holdfast.chat.client_tools import ClientTool
-from holdfast.chat.errors import Corrupt, InvalidInput
+from holdfast.chat.errors import ChatNotFound, Corrupt, InvalidInput
 from holdfast.kernel.decide import Approved, AwaitingAction, CallState, Recorded, Started
 from holdfast.kernel.errors import Failure, FormatError
 from holdfast.kernel.events import Action, ActionKind, EndReason
@@ -25,7 +25,7 @@ from holdfast.kernel.messages import (
     prepare_to_decode,
 )
 from holdfast.kernel.tool import Effect
-from holdfast.store.database import Row
+from holdfast.store.database import Row, Tx
 
 T = TypeVar("T")
 
@@ -321,3 +321,16 @@ def runnable(chat: ChatRow, now: int, children_are_idle: bool = False) -> bool:
 DECODED: Final = (Message, ToolResult, Action, Approved, *JSON_COLUMNS.values())
 """Types of JSON columns. They are decoded in threads."""
 prepare_to_decode(*DECODED)
+
+
+def fence_of(chat: ChatRow) -> Fence:
+    """Return the fence of a chat: the values that must be unchanged when its runner writes."""
+    return Fence(chat.id, chat.epoch, chat.status, chat.history_version, chat.attempt)
+
+
+async def read_chat(tx: Tx, chat_id: str) -> ChatRow:
+    """Read a chat without locking it. Raises `ChatNotFound`."""
+    row = await tx.one(f"{SELECT_CHAT} WHERE id = :id", {"id": chat_id})
+    if row is None:
+        raise ChatNotFound(chat_id)
+    return chat_of(row)

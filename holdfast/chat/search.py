@@ -18,8 +18,8 @@ from typing import Any, Final
 import anyio
 from msgspec import Struct
 
+from holdfast.chat.locked_chat import lock_if_exists
 from holdfast.chat.queries import fitting
-from holdfast.chat.row_lock import lock_if_exists
 from holdfast.chat.rows import SELECT_MESSAGE, Stored, stored_of
 from holdfast.store.database import Database, Tx
 

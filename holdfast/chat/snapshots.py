@@ -8,9 +8,9 @@ from typing import Any, Final, Generic, Literal, TypeVar, cast, overload
 from msgspec import Struct, structs
 
 from holdfast.agent import Agent
+from holdfast.chat.database_clock import now_of
 from holdfast.chat.errors import Stranded
 from holdfast.chat.queries import read_actions, read_partial
-from holdfast.chat.row_lock import now_of, read_chat
 from holdfast.chat.rows import (
     BUSY,
     SELECT_CHAT,
@@ -24,13 +24,14 @@ from holdfast.chat.rows import (
     Stored,
     TurnOutcome,
     chat_of,
+    read_chat,
     stored_of,
 )
 from holdfast.chat.transitions.claims import live_workers, with_due_actions
 from holdfast.kernel import answer
+from holdfast.kernel.attribute_hints import answer_foreign_attributes
 from holdfast.kernel.errors import ConfigError, Failure, InvalidOutput
 from holdfast.kernel.events import Action, EndReason
-from holdfast.kernel.foreign_attributes import answer_foreign_attributes
 from holdfast.kernel.limits import LimitReached
 from holdfast.kernel.messages import AskedBy, CutBy, Message, MessageKind
 from holdfast.kernel.output import Misfit, Output, spoken, value_in

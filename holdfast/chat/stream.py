@@ -29,8 +29,7 @@ from holdfast.chat.base_event_iterator import EventIterator
 from holdfast.chat.change_feed import Feed
 from holdfast.chat.errors import ChatNotFound, InvalidInput
 from holdfast.chat.queue import read_queue
-from holdfast.chat.row_lock import read_chat
-from holdfast.chat.rows import ChatRow, Queued, Status, Stored
+from holdfast.chat.rows import ChatRow, Queued, Status, Stored, read_chat
 from holdfast.chat.snapshots import (
     Pending,
     Snapshot,

@@ -10,8 +10,7 @@ from msgspec import Struct
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.kernel.ports import Ports
 from holdfast.server.access_policy import LOCAL, Role, Scope
-from holdfast.server.identity.credential_format import new_secret
-from holdfast.server.identity.tokens import (
+from holdfast.server.identity.api_tokens import (
     DAY_SECONDS,
     DEFAULT_TOKEN_LIFETIME,
     NewToken,
@@ -21,6 +20,7 @@ from holdfast.server.identity.tokens import (
     list_tokens,
     revoke,
 )
+from holdfast.server.identity.credential_format import new_secret
 from holdfast.server.identity.users import (
     User,
     UserNotFound,

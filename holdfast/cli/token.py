@@ -31,7 +31,7 @@ from holdfast.kernel.escape import escape
 from holdfast.kernel.ports import Ports, wall_clock
 
 if TYPE_CHECKING:
-    from holdfast.server.identity.tokens import Token
+    from holdfast.server.identity.api_tokens import Token
 
 
 def main(options: TokenOptions) -> int:

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from holdfast.chat.base_event_iterator import EventIterator
+from holdfast.chat.database_clock import QUERY_OVERLAP
 from holdfast.chat.errors import ChatNotFound, InvalidInput, Stranded
-from holdfast.chat.row_lock import QUERY_OVERLAP
 from holdfast.chat.rows import BUSY, Status
 from holdfast.chat.snapshots import ChatResult, Pending, Snapshot, at_rest
 from holdfast.chat.stream import (

@@ -7,10 +7,10 @@ from typing import Any, Generic, cast
 from msgspec import Struct
 
 from holdfast.kernel import answer
+from holdfast.kernel.attribute_hints import answer_foreign_attributes
 from holdfast.kernel.call_account import CallAccount
 from holdfast.kernel.errors import Failure, HoldfastError
 from holdfast.kernel.events import Action, EndReason, Summary
-from holdfast.kernel.foreign_attributes import answer_foreign_attributes
 from holdfast.kernel.limits import LimitReached
 from holdfast.kernel.messages import CutBy, Message, ToolResult, Usage
 from holdfast.kernel.turn import FAILED_OUTCOMES

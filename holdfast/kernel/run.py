@@ -11,9 +11,9 @@ from warnings import warn
 
 import anyio
 
+from holdfast.kernel.attribute_hints import FOREIGN_ATTRIBUTES
 from holdfast.kernel.channel import Channel
 from holdfast.kernel.events import Event
-from holdfast.kernel.foreign_attributes import FOREIGN_ATTRIBUTES
 from holdfast.kernel.inbox import Inbox
 from holdfast.kernel.loop import Loop
 from holdfast.kernel.messages import Message, Prompt, user_message

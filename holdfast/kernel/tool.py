@@ -22,10 +22,10 @@ from typing import (
 
 from msgspec import Struct
 
+from holdfast.kernel.attribute_hints import answer_foreign_attributes
 from holdfast.kernel.call_account import CallAccount
 from holdfast.kernel.entry_point import entry_point, level_of_caller
 from holdfast.kernel.errors import ConfigError, MissingDescription, ToolFailed
-from holdfast.kernel.foreign_attributes import answer_foreign_attributes
 from holdfast.kernel.hook_context import NO_CONTEXT, Context
 from holdfast.kernel.keywords import check_keywords
 from holdfast.kernel.messages import ToolResult, Usage

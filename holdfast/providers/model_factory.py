@@ -21,10 +21,10 @@ from holdfast.kernel.messages import Value
 from holdfast.kernel.model import Model
 from holdfast.kernel.suggest import nearest
 from holdfast.providers import profile_lookup
+from holdfast.providers.deferred_model import UnkeyedModel
 from holdfast.providers.endpoint import is_address
 from holdfast.providers.profile import Profile
 from holdfast.providers.provider_catalog import PROVIDERS, ProviderFacts, WireProtocol
-from holdfast.providers.unkeyed_model import UnkeyedModel
 
 if TYPE_CHECKING:
     from holdfast.providers.http import Http

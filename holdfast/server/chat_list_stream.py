@@ -19,11 +19,11 @@ import anyio
 from msgspec import Struct, structs
 
 from holdfast.chat.change_feed import Feed
+from holdfast.chat.database_clock import QUERY_OVERLAP, now_of
 from holdfast.chat.deleted_or_unshared import lost_since, readers_of_deleted
 from holdfast.chat.errors import InvalidInput
 from holdfast.chat.listing import ReaderChat, for_reader, read_openings
 from holdfast.chat.read_marks import marked_since, read_marks, shared_with
-from holdfast.chat.row_lock import QUERY_OVERLAP, now_of
 from holdfast.chat.rows import SELECT_CHAT, ChatRow, chat_of
 from holdfast.chat.snapshots import StrandedLimits, snapshots
 from holdfast.store.database import (

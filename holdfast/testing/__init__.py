@@ -99,7 +99,7 @@ __all__ = [
 if not typing.TYPE_CHECKING:  # type checkers report names that do not exist
 
     def __getattr__(name: str) -> object:
-        from holdfast.kernel.foreign_names import FOREIGN_NAMES, missing_name
+        from holdfast.kernel.import_hints import FOREIGN_NAMES, missing_name
 
         foreign = FOREIGN_NAMES.get(name, "")
         raise missing_name(__name__, name, foreign and f"use {foreign}")

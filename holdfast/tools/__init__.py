@@ -9,7 +9,7 @@ model reads. Read `read_file.py` first: it is the smallest complete tool.
 - A tool raises `ToolFailed` with a message for the model: the fact, then what to do. A negative
   answer, such as a missing file, is an `ExpectedFailure`.
 - A path is never checked first and opened afterwards. Blocking work runs in a thread
-  (`thread.py`), and a search in a process of its own, which can be killed.
+  (`blocking_work.py`), and a search in a process of its own, which can be killed.
 
 Only `subagents/` imports chats. No module here imports a worker, the server or the command line.
 """

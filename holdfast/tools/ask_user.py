@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from holdfast.kernel.errors import ConfigError, FormatError
 from holdfast.kernel.tool import Tool
-from holdfast.tools.description import description
+from holdfast.tools.description_file import description
 
 NAME: Final = "ask_user"
 

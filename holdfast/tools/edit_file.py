@@ -11,7 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 from holdfast.kernel.messages import Text, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.kernel.workspace import FileContent, PathRefused, Workspace
-from holdfast.tools.description import description
+from holdfast.tools.blocking_work import to_end
+from holdfast.tools.description_file import description
 from holdfast.tools.display_text import on_one_line, visible
 from holdfast.tools.files.diff import MAX_LINES_FOR_MODELS, MAX_LINES_FOR_PEOPLE, shortened
 from holdfast.tools.files.edits import Edit, EditError, apply
@@ -24,7 +25,6 @@ from holdfast.tools.files.planned_change import (
 )
 from holdfast.tools.files.read_versions import FileRecord, metadata, seen, written_before
 from holdfast.tools.files.text_file import decode
-from holdfast.tools.thread import to_end
 
 EditArguments: TypeAlias = Sequence[Mapping[str, Any]]
 

@@ -14,7 +14,7 @@ from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.kernel.workspace import Command, CommandExit, Workspace
 from holdfast.tools.commands import environment as environments
 from holdfast.tools.commands.output import CommandOutput, ended
-from holdfast.tools.description import description
+from holdfast.tools.description_file import description
 from holdfast.tools.display_text import visible
 
 NAME: Final = "execute"

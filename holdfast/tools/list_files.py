@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from holdfast.kernel.tool import Tool, Values
 from holdfast.kernel.workspace import PathRefused, Workspace
-from holdfast.tools.description import description
+from holdfast.tools.description_file import description
 from holdfast.tools.display_text import on_one_line
 from holdfast.tools.files.kind import size
 from holdfast.tools.workspace.walk import WalkEntry

@@ -14,14 +14,14 @@ from msgspec import Struct
 from holdfast.kernel.messages import Content, File, Text, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.kernel.workspace import FileContent, PathRefused, Workspace
-from holdfast.tools.description import description
+from holdfast.tools.blocking_work import compute
+from holdfast.tools.description_file import description
 from holdfast.tools.display_text import clipped, on_one_line
 from holdfast.tools.files.excerpt import READ_SIZE, part
 from holdfast.tools.files.kind import kind, picture, size
 from holdfast.tools.files.planned_change import MAX_FILE_BYTES, MAX_LINE_SHOWN
 from holdfast.tools.files.read_versions import FileRecord, metadata
 from holdfast.tools.files.text_file import decode, is_binary, shown
-from holdfast.tools.thread import compute
 
 NAME: Final = "read_file"
 MAX_LINES: Final = 2_000

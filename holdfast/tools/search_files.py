@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from holdfast.kernel.tool import Tool, Values
 from holdfast.kernel.workspace import Workspace
-from holdfast.tools.description import description
+from holdfast.tools.description_file import description
 from holdfast.tools.display_text import on_one_line
 from holdfast.tools.search_query import SearchQuery
 

@@ -9,7 +9,8 @@ from typing import Any, Final, Literal
 from holdfast.kernel.messages import Message, Text, ToolResult
 from holdfast.kernel.tool import Tool, ToolContext, Values
 from holdfast.kernel.workspace import FileContent, Workspace
-from holdfast.tools.description import description
+from holdfast.tools.blocking_work import compute
+from holdfast.tools.description_file import description
 from holdfast.tools.display_text import on_one_line, visible
 from holdfast.tools.files.diff import (
     MAX_LINES_FOR_MODELS,
@@ -27,7 +28,6 @@ from holdfast.tools.files.planned_change import (
 )
 from holdfast.tools.files.read_versions import FileRecord, KnownVersion, metadata, seen
 from holdfast.tools.files.text_file import Document, decode, lone_surrogate, rewritten
-from holdfast.tools.thread import compute
 
 NAME: Final = "write_file"
 SCHEMA: Final[Mapping[str, Any]] = {

@@ -22,8 +22,17 @@ from holdfast.chat.child_reports import list_children
 from holdfast.chat.errors import ChatNotFound, Fenced
 from holdfast.chat.journal import read_journal
 from holdfast.chat.queue import read_queue, steering
-from holdfast.chat.row_lock import fence_of, read_chat
-from holdfast.chat.rows import Charge, ChatRow, Fence, JournalCall, Partial, Queued, Stored
+from holdfast.chat.rows import (
+    Charge,
+    ChatRow,
+    Fence,
+    JournalCall,
+    Partial,
+    Queued,
+    Stored,
+    fence_of,
+    read_chat,
+)
 from holdfast.chat.transitions import runner
 from holdfast.chat.transitions.commit_step import COMMIT_STEP, Committed, StepCommit
 from holdfast.chat.transitions.runner import Advanced, Leftover

@@ -7,8 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import structs
 
-from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import Charge
+from holdfast.chat.rows import Charge, fence_of
 from holdfast.chat.transitions import runner, user
 from holdfast.chat.transitions.claims import MAX_CRASHES
 from holdfast.kernel.messages import Message, Text, Usage, encode, results_message

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from holdfast.chat.errors import Fenced
-from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import ChatRow, Status, TurnOutcome
+from holdfast.chat.rows import ChatRow, Status, TurnOutcome, fence_of
 from holdfast.chat.state_machine import TRANSITIONS, Transition
 from holdfast.chat.transitions import lifecycle, runner, user
 from tests.chat.chats import (

@@ -8,7 +8,6 @@ from typing import Any, Final, Literal, TypeVar
 
 from holdfast.chat import queries
 from holdfast.chat.queue import read_queue
-from holdfast.chat.row_lock import fence_of, read_chat
 from holdfast.chat.rows import (
     ChatRow,
     Deliver,
@@ -18,6 +17,8 @@ from holdfast.chat.rows import (
     Status,
     Stored,
     TurnOutcome,
+    fence_of,
+    read_chat,
 )
 from holdfast.chat.transitions import claims, lifecycle, runner, user
 from holdfast.chat.transitions.claims import ClaimPool, WorkerRow

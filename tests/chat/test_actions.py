@@ -9,8 +9,7 @@ import pytest
 from holdfast.chat.errors import Fenced, NothingWaits, TransitionNotAllowed, WrongAnswer
 from holdfast.chat.journal import NO_RESULT_TEXT
 from holdfast.chat.queries import read_actions
-from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import Fence, Rule, Status
+from holdfast.chat.rows import Fence, Rule, Status, fence_of
 from holdfast.chat.transitions import runner, user
 from holdfast.kernel.decide import Approved, Recorded
 from tests.chat.chats import (

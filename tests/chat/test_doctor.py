@@ -20,8 +20,7 @@ from msgspec import structs
 from holdfast.chat import doctor
 from holdfast.chat.doctor import Finding
 from holdfast.chat.history_invariants import Walk, checkpoints
-from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import Status
+from holdfast.chat.rows import Status, fence_of
 from holdfast.chat.state_machine import Transition
 from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.chat.transitions.claims import MAX_CRASHES

@@ -9,8 +9,7 @@ import pytest
 from holdfast.chat import queries
 from holdfast.chat.errors import ChatNotFound, MessageNotFound, NotAPrompt
 from holdfast.chat.journal import NO_RESULT_TEXT
-from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import Status
+from holdfast.chat.rows import Status, fence_of
 from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.chat.transitions.lifecycle import NewChat
 from tests.chat.chats import FAILURE, ME, Chats, answer, asks, made, prompt, texts_of

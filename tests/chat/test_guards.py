@@ -7,7 +7,8 @@ from typing import Any, Final
 import pytest
 
 from holdfast.chat.errors import Corrupt
-from holdfast.chat.row_lock import fence_of, lock
+from holdfast.chat.locked_chat import lock
+from holdfast.chat.rows import fence_of
 from holdfast.chat.transitions import runner, user
 from holdfast.store.database import Tx, Violation
 from tests.chat.chats import Chats, answer, asks, prompt

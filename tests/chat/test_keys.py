@@ -14,8 +14,7 @@ from holdfast.chat import idempotency as machines
 from holdfast.chat import queries
 from holdfast.chat.errors import ChatArchived, ChatError, KeyReused
 from holdfast.chat.idempotency import KEY_LIFETIME, Key, once
-from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import ChatRow, Queued, Status, Stored
+from holdfast.chat.rows import ChatRow, Queued, Status, Stored, fence_of
 from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.chat.transitions.user import Edited, Sent

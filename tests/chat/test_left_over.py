@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.chat import doctor
 from holdfast.chat.errors import NotARoot
-from holdfast.chat.row_lock import fence_of
+from holdfast.chat.rows import fence_of
 from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.store.database import Tx
 from tests.chat.chats import Chats, answer, asks, leftover, prompt, row_of_call

@@ -17,8 +17,7 @@ from msgspec import Struct, structs
 from holdfast.chat import doctor, queries
 from holdfast.chat.errors import ChatError, Fenced
 from holdfast.chat.journal import open_calls
-from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import ChatRow, Queued, Status, Stored, TurnOutcome
+from holdfast.chat.rows import ChatRow, Queued, Status, Stored, TurnOutcome, fence_of
 from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.kernel.messages import Message
 from holdfast.store.database import Tx

@@ -9,8 +9,7 @@ import pytest
 from holdfast.chat import queries
 from holdfast.chat.errors import InvalidInput, QueuedNotFound, QueueFull, WrongOrder
 from holdfast.chat.queue import MAX_QUEUED, read_queue
-from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import Deliver, Queued, Status, TurnOutcome
+from holdfast.chat.rows import Deliver, Queued, Status, TurnOutcome, fence_of
 from holdfast.chat.transitions import runner, user
 from tests.chat.chats import FAILURE, SECOND, Chats, answer, leftover, prompt
 

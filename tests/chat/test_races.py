@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import Status
+from holdfast.chat.rows import Status, fence_of
 from holdfast.chat.transitions import claims, lifecycle, runner, user
 from holdfast.store.database import Claimable, Tx
 from tests.chat.chats import ME, Chats, answer, asks, row_of_call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.chat.read_marks import Marks, mark, read_marks
-from holdfast.chat.row_lock import fence_of
+from holdfast.chat.rows import fence_of
 from holdfast.chat.transitions import runner, user
 from tests.chat.chats import Chats, answer, approval, asks, prompt, row_of_call
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from holdfast.chat.rows import CHAT_COLUMNS
-from holdfast.chat.spending import SPENDING_COLUMNS
+from holdfast.chat.spending_counters import SPENDING_COLUMNS
 from holdfast.store.database import Database, Tx
 from holdfast.store.sqlite.database import open_sqlite
 from holdfast.testing import Clock

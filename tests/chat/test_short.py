@@ -8,8 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import Queued, Stored
+from holdfast.chat.rows import Queued, Stored, fence_of
 from holdfast.chat.transitions import runner, user
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.store.database import Tx

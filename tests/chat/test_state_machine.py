@@ -8,8 +8,7 @@ import pytest
 
 from holdfast.chat import queries
 from holdfast.chat.errors import ChatArchived, Fenced, NotArchived, TransitionNotAllowed
-from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import ChatRow, Queued, Status, TurnOutcome
+from holdfast.chat.rows import ChatRow, Queued, Status, TurnOutcome, fence_of
 from holdfast.chat.state_machine import Transition, check
 from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.chat.transitions.lifecycle import NewChat

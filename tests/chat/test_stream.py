@@ -16,8 +16,8 @@ from holdfast.chat.change_feed import Feed
 from holdfast.chat.errors import ChatNotFound, InvalidInput
 from holdfast.chat.handle import Chat
 from holdfast.chat.host import Host
-from holdfast.chat.row_lock import fence_of
 from holdfast.chat.rows import ChatRow as Row
+from holdfast.chat.rows import fence_of
 from holdfast.chat.snapshots import StrandedLimits, read_snapshot
 from holdfast.chat.stream import (
     MAX_RESULT_SIZE,

@@ -8,8 +8,7 @@ from msgspec import structs
 
 from holdfast.chat import queries
 from holdfast.chat.queries import Spent
-from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import Charge
+from holdfast.chat.rows import Charge, fence_of
 from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.chat.transitions.commit_step import COMMIT_STEP, StepCommit
 from holdfast.chat.transitions.lifecycle import NewChat, Spawn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.cli.account_backends import ServerAccounts, TokenRequest
 from holdfast.client.connect import reach
-from holdfast.server.identity.tokens import list_tokens
+from holdfast.server.identity.api_tokens import list_tokens
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.client.served import ANN, connected, proxied

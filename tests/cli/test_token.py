@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.token import state, table
-from holdfast.server.identity.tokens import Token
+from holdfast.server.identity.api_tokens import Token
 from tests.cli.test_main import environ, holdfast
 from tests.cli.test_serve import Process, serving
 

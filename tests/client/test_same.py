@@ -25,7 +25,7 @@ from holdfast.client.remote_host import RemoteHost
 from holdfast.client.remote_queue import RemoteQueue
 from holdfast.client.stream import RemoteStream
 from holdfast.host import serving
-from holdfast.kernel.foreign_attributes import ForeignAttribute
+from holdfast.kernel.attribute_hints import ForeignAttribute
 from holdfast.kernel.messages import File, Part, Source, Text
 from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.kernel.tool import Deny

@@ -21,7 +21,7 @@ from holdfast.agent import Agent
 from holdfast.chat.budgets import NO_BUDGETS, Budgets
 from holdfast.chat.errors import ChatNotFound
 from holdfast.chat.host import Host
-from holdfast.chat.row_lock import read_chat
+from holdfast.chat.rows import read_chat
 from holdfast.host import serving
 from holdfast.kernel.ports import Ports
 from holdfast.server.access_policy import ALL_SCOPES, ApiCaller, ChatAccess, ChatRelation, Role

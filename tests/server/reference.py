@@ -43,7 +43,7 @@ from holdfast.server import (
 )
 from holdfast.server.access_policy import POLICY
 from holdfast.server.fanout import StreamOptions
-from holdfast.server.identity import origin_check, sessions, shares, tokens
+from holdfast.server.identity import api_tokens, origin_check, sessions, shares
 from holdfast.server.identity.slow_clients import SlowClientLimits
 from holdfast.server.operation import OPERATIONS, Operation
 from holdfast.server.problem import (
@@ -322,7 +322,7 @@ def limits() -> str:
             "a shorter page; continue with `next`",
         ),
         ("queued messages of a chat", f"{chat_queue.MAX_QUEUED}", "`queue_full`"),
-        ("tokens of a user", f"{tokens.MAX_TOKENS_PER_USER} at the same time", "`too_many`"),
+        ("tokens of a user", f"{api_tokens.MAX_TOKENS_PER_USER} at the same time", "`too_many`"),
         ("shares of a chat", f"{shares.MAX_SHARES}", "`too_many`"),
         (
             "open streams of a user at one process",
@@ -332,18 +332,18 @@ def limits() -> str:
         ("an entry of the audit log", f"{bounds.audit} days", "the entry is removed"),
         (
             "the lifetime of a token",
-            f"{tokens.MAX_TOKEN_LIFETIME // tokens.DAY_SECONDS} days",
+            f"{api_tokens.MAX_TOKEN_LIFETIME // api_tokens.DAY_SECONDS} days",
             "`invalid_body`",
         ),
         ("… created with another token", "the lifetime of that token", "`forbidden`"),
         (
             "an unused session",
-            f"{sessions.MAX_SESSION_IDLE // (tokens.DAY_SECONDS * 10**6)} days",
+            f"{sessions.MAX_SESSION_IDLE // (api_tokens.DAY_SECONDS * 10**6)} days",
             "`unauthenticated`",
         ),
         (
             "a session",
-            f"{sessions.MAX_SESSION_LIFETIME // (tokens.DAY_SECONDS * 10**6)} days",
+            f"{sessions.MAX_SESSION_LIFETIME // (api_tokens.DAY_SECONDS * 10**6)} days",
             "`unauthenticated`",
         ),
         (

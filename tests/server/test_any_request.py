@@ -35,7 +35,7 @@ from schemathesis.specs.openapi.definitions import OPENAPI_31
 from holdfast.agent import Agent
 from holdfast.kernel.ports import Ports
 from holdfast.providers.demo import Demo
-from holdfast.server.identity.tokens import NewToken, issue
+from holdfast.server.identity.api_tokens import NewToken, issue
 from holdfast.server.routes.health import document
 from holdfast.store.database import Tx
 from holdfast.store.url import open_database

@@ -11,12 +11,12 @@ import anyio
 import pytest
 
 from holdfast.chat.files import add_file
-from holdfast.chat.row_lock import fence_of
+from holdfast.chat.rows import fence_of
 from holdfast.chat.transitions import runner
+from holdfast.server.identity.api_tokens import NewToken, issue
 from holdfast.server.identity.auth_config import AuthConfig
 from holdfast.server.identity.encrypted_secrets import encrypt, keyring, store_secret
 from holdfast.server.identity.shares import NewShare, share
-from holdfast.server.identity.tokens import NewToken, issue
 from holdfast.server.identity.users import create_user
 from holdfast.server.operation import OPERATIONS
 from holdfast.server.routes.health import document

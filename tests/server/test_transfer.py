@@ -12,7 +12,7 @@ import anyio
 import pytest
 from msgspec import structs
 
-from holdfast.chat import doctor, handle, row_lock
+from holdfast.chat import doctor, handle, message_rows
 from holdfast.chat.export import EXPORT_FORMAT
 from holdfast.chat.files import add_file
 from holdfast.chat.transitions import lifecycle
@@ -119,7 +119,7 @@ async def test_an_import_is_read_and_encoded_beside_the_event_loop(
     beside: list[str] = []
     encoded: list[str] = []
     world = ports(clock=clock)
-    row_of = row_lock.message_row
+    row_of = message_rows.message_row
 
     def watched_row(*args: Any, **more: Any) -> dict[str, Any]:
         encoded.append(beside[-1])

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from holdfast.tools.thread import to_end
+from holdfast.tools.blocking_work import to_end
 
 
 async def test_the_event_loop_goes_on_meanwhile() -> None:

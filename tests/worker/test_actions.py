@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from holdfast.chat.errors import NothingWaits, TransitionNotAllowed, WrongAnswer
 from holdfast.chat.journal import put_call
-from holdfast.chat.row_lock import lock
+from holdfast.chat.locked_chat import lock
 from holdfast.chat.rows import ActionAnswer, ChatRow, JournalCall, Rule
 from holdfast.chat.transitions import user
 from holdfast.hooks import Context

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.chat import doctor
 from holdfast.chat.queries import list_chats
-from holdfast.chat.row_lock import fence_of
+from holdfast.chat.rows import fence_of
 from holdfast.chat.transitions import runner, user
 from holdfast.chat.transitions.lifecycle import NewChat, Spawn
 from holdfast.hooks import Context

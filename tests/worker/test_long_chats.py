@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from holdfast.chat import files
-from holdfast.chat.row_lock import lock
+from holdfast.chat.locked_chat import lock
 from holdfast.chat.transitions import user
 from holdfast.kernel.messages import Message, Text, user_message
 from holdfast.kernel.tool import tool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.chat.row_lock import lock
+from holdfast.chat.locked_chat import lock
 from holdfast.kernel.messages import Message, Text
 from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, say

@@ -13,7 +13,7 @@ import pytest
 from holdfast.agent import Agent
 from holdfast.chat.errors import Stranded
 from holdfast.chat.host import Host
-from holdfast.chat.row_lock import fence_of
+from holdfast.chat.rows import fence_of
 from holdfast.chat.transitions import claims, lifecycle, runner
 from holdfast.chat.transitions.lifecycle import NewChat, Spawn
 from holdfast.chat.transitions.runner import Outcome

@@ -16,8 +16,7 @@ from holdfast.chat.budgets import NO_BUDGETS, BudgetCheck, Budgets
 from holdfast.chat.doctor import check
 from holdfast.chat.journal import read_journal
 from holdfast.chat.queue import read_queue
-from holdfast.chat.row_lock import read_chat
-from holdfast.chat.rows import ChatRow, Deliver, JournalCall, Queued, Stored
+from holdfast.chat.rows import ChatRow, Deliver, JournalCall, Queued, Stored, read_chat
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.chat.transitions.lifecycle import NewChat
 from holdfast.kernel.agent_deps import DepsProviders, providers_of

@@ -7,9 +7,10 @@
 - `lifecycle.py`: create, spawn, fork, restore, archive, delete.
 - `interrupt.py`: interrupts a chat with all chats below it; used by the others.
 
-A transition is a function of a `Tx`. It locks its chat with `row_lock.begin` or, for a runner, with
-`begin_fenced`; changes the chat as a value; and closes it. It must not wait for anything but the
-database, and must not send notices itself. Chats are locked from parent to child, never upwards.
+A transition is a function of a `Tx`. It locks its chat with `locked_chat.begin` or, for a runner,
+with `begin_fenced`; changes the chat as a value; and closes it. It must not wait for anything but
+the database, and must not send notices itself. Chats are locked from parent to child, never
+upwards.
 
 Read `user.py` first. The caller of users' transitions is `chat/handle.py`; runners call theirs
 through `worker/fenced_chat.py`.

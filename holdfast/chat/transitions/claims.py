@@ -9,9 +9,10 @@ from typing import Final, Literal
 from msgspec import Struct, json
 from msgspec.structs import replace
 
+from holdfast.chat.database_clock import now_of
 from holdfast.chat.errors import Corrupt
+from holdfast.chat.locked_chat import LockedChat, close_all, lock_if_exists
 from holdfast.chat.queries import read_partial
-from holdfast.chat.row_lock import LockedChat, close_all, fence_of, lock_if_exists, now_of
 from holdfast.chat.rows import (
     CHAT_COLUMNS,
     IS_BUSY,
@@ -20,6 +21,7 @@ from holdfast.chat.rows import (
     Status,
     TurnOutcome,
     chat_of,
+    fence_of,
 )
 from holdfast.kernel.errors import FAILURE_KINDS, Failure
 from holdfast.kernel.failure_log import log_failure

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from holdfast.chat.row_lock import INSERT_MESSAGE, message_row
+from holdfast.chat.message_rows import INSERT_MESSAGE, message_row
 from holdfast.chat.rows import Fence
-from holdfast.chat.spending import (
+from holdfast.chat.spending_counters import (
     same_day,
     same_day_assignments,
     spend_assignments,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.chat import queue
 from holdfast.chat.journal import answer_open
-from holdfast.chat.row_lock import LockedChat, lock_if_exists
+from holdfast.chat.locked_chat import LockedChat, lock_if_exists
 from holdfast.chat.rows import SELECT_MESSAGE, Status, TurnOutcome, stored_of
 from holdfast.kernel.messages import marker
 

@@ -26,14 +26,8 @@ from holdfast.chat.errors import (
 from holdfast.chat.files import lock_files
 from holdfast.chat.history_invariants import Complaint, Walk, checkpoints, edits
 from holdfast.chat.journal import answer_open
-from holdfast.chat.row_lock import (
-    INSERT_MESSAGE,
-    LockedChat,
-    lock,
-    lock_if_exists,
-    message_row,
-    read_chat,
-)
+from holdfast.chat.locked_chat import LockedChat, lock, lock_if_exists
+from holdfast.chat.message_rows import INSERT_MESSAGE, message_row
 from holdfast.chat.rows import (
     CHAT_COLUMNS,
     ChatRow,
@@ -43,8 +37,9 @@ from holdfast.chat.rows import (
     can_hold,
     chat_of,
     check_text,
+    read_chat,
 )
-from holdfast.chat.spending import keep_spending
+from holdfast.chat.spending_counters import keep_spending
 from holdfast.chat.state_machine import Transition, check
 from holdfast.chat.transitions import user
 from holdfast.chat.transitions.interrupt import interrupt_tree

@@ -21,7 +21,7 @@ from holdfast.chat.journal import (
     put_call,
     read_journal,
 )
-from holdfast.chat.row_lock import LockedChat, begin_fenced, fence_of, lock, lock_if_exists
+from holdfast.chat.locked_chat import LockedChat, begin_fenced, lock, lock_if_exists
 from holdfast.chat.rows import (
     Charge,
     ChatRow,
@@ -32,6 +32,7 @@ from holdfast.chat.rows import (
     Stored,
     TurnOutcome,
     can_hold,
+    fence_of,
 )
 from holdfast.chat.state_machine import TRANSITIONS, Transition
 from holdfast.chat.transitions.lifecycle import NewChat, Write, carry_out, spawn

@@ -30,7 +30,7 @@ from holdfast.chat.journal import (
     take_results,
     turn_of,
 )
-from holdfast.chat.row_lock import LockedChat, begin, lock, read_chat
+from holdfast.chat.locked_chat import LockedChat, begin, lock
 from holdfast.chat.rows import (
     SELECT_MESSAGE,
     ActionAnswer,
@@ -44,6 +44,7 @@ from holdfast.chat.rows import (
     Stored,
     TurnOutcome,
     check_text,
+    read_chat,
     stored_of,
 )
 from holdfast.chat.state_machine import Transition, check

@@ -17,6 +17,7 @@ from msgspec import Struct
 from holdfast.server.access_policy import LOCAL, ApiCaller, ChatAccess, Role, Scope
 from holdfast.server.http_request import HttpRequest
 from holdfast.server.identity import sessions
+from holdfast.server.identity.api_tokens import scopes_of
 from holdfast.server.identity.auth_config import AuthConfig
 from holdfast.server.identity.chat_access import ChatAccesses
 from holdfast.server.identity.credential_format import (
@@ -29,7 +30,6 @@ from holdfast.server.identity.credential_format import (
     kind_of,
 )
 from holdfast.server.identity.expiring_cache import CACHE_SECONDS, CACHE_SIZE, Cache
-from holdfast.server.identity.tokens import scopes_of
 from holdfast.server.operation import DOWNLOAD, DOWNLOAD_KEY
 from holdfast.server.problem import Unauthenticated
 from holdfast.store.database import Database, StoreError, Tx

@@ -10,9 +10,9 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from holdfast.kernel.errors import ConfigError
+from holdfast.server.identity.api_tokens import keep_of_file
 from holdfast.server.identity.credential_format import kind_of, new_secret
 from holdfast.server.identity.private_file import make_private
-from holdfast.server.identity.tokens import keep_of_file
 from holdfast.server.identity.users import local_user
 from holdfast.store.database import Tx
 

@@ -17,8 +17,7 @@ from holdfast.chat.listing import (
     read_for_reader,
 )
 from holdfast.chat.read_marks import Marks, mark, read_marks
-from holdfast.chat.row_lock import read_chat
-from holdfast.chat.rows import ChatRow, Status
+from holdfast.chat.rows import ChatRow, Status, read_chat
 from holdfast.chat.search import TextQuery
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.kernel.messages import prepare_to_decode

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from holdfast.chat import files
 from holdfast.chat.files import FileNotFound, StoredFile
-from holdfast.chat.row_lock import read_chat
+from holdfast.chat.rows import read_chat
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.server.http_request import HttpRequest, read_body
 from holdfast.server.idempotency import once

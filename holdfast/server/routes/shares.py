@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from holdfast.chat.row_lock import read_chat
+from holdfast.chat.rows import read_chat
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.server.idempotency import once
 from holdfast.server.identity.audit import entry, record

@@ -9,9 +9,7 @@ from msgspec import Meta, Struct, structs
 from holdfast.kernel.messages import prepare_to_decode
 from holdfast.server.access_policy import ApiCaller, Scope
 from holdfast.server.idempotency import once
-from holdfast.server.identity.audit import entry, record
-from holdfast.server.identity.credential_format import new_secret
-from holdfast.server.identity.tokens import (
+from holdfast.server.identity.api_tokens import (
     MAX_TOKEN_LIFETIME,
     NewToken,
     Token,
@@ -20,6 +18,8 @@ from holdfast.server.identity.tokens import (
     list_tokens,
     revoke,
 )
+from holdfast.server.identity.audit import entry, record
+from holdfast.server.identity.credential_format import new_secret
 from holdfast.server.identity.users import find_user
 from holdfast.server.operation import ApiCall, operation
 from holdfast.server.problem import Forbidden

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.kernel.errors import ToolFailed
 from holdfast.kernel.workspace import CommandExit
+from holdfast.tools.blocking_work import to_end
 from holdfast.tools.commands import supervisor_process
-from holdfast.tools.thread import to_end
 
 if TYPE_CHECKING:
     import subprocess

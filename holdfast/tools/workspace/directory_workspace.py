@@ -18,9 +18,9 @@ from holdfast.kernel.workspace import (
     PathRefused,
     WorkspaceInfo,
 )
+from holdfast.tools.blocking_work import to_end
 from holdfast.tools.commands import environment as environments
 from holdfast.tools.commands.process import start
-from holdfast.tools.thread import to_end
 from holdfast.tools.workspace.directory import Directory
 from holdfast.tools.workspace.walk_query import WalkQuery, WalkResult, walk
 

@@ -65,7 +65,7 @@ async def walk_workspace(workspace: Workspace, query: WalkQuery) -> WalkResult:
         return await workspace.walk(query)
     import asyncio
 
-    from holdfast.tools.thread import to_end
+    from holdfast.tools.blocking_work import to_end
     from holdfast.tools.workspace.tree import WorkspaceTree
 
     tree = WorkspaceTree(workspace, asyncio.get_running_loop())

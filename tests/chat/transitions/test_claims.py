@@ -10,8 +10,7 @@ import anyio
 import pytest
 
 from holdfast.chat.errors import Fenced
-from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import Status, TurnOutcome
+from holdfast.chat.rows import Status, TurnOutcome, fence_of
 from holdfast.chat.transitions import claims, lifecycle, runner, user
 from holdfast.chat.transitions.claims import MAX_CRASHES
 from holdfast.chat.transitions.lifecycle import NewChat

@@ -18,8 +18,8 @@ from holdfast.chat.errors import (
     TransitionNotAllowed,
 )
 from holdfast.chat.journal import read_journal
-from holdfast.chat.row_lock import fence_of, lock
-from holdfast.chat.rows import ChatRow, Queued, Status, TurnOutcome
+from holdfast.chat.locked_chat import lock
+from holdfast.chat.rows import ChatRow, Queued, Status, TurnOutcome, fence_of
 from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.chat.transitions.lifecycle import (
     MAX_CHILDREN,

@@ -12,8 +12,7 @@ from msgspec import structs
 from holdfast.chat import queries
 from holdfast.chat.errors import Fenced
 from holdfast.chat.journal import NO_RESULT_TEXT
-from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import Charge, ChatRow, Status, TurnOutcome
+from holdfast.chat.rows import Charge, ChatRow, Status, TurnOutcome, fence_of
 from holdfast.chat.state_machine import Transition
 from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.chat.transitions.commit_step import (

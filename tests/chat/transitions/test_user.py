@@ -8,8 +8,7 @@ import pytest
 
 from holdfast.chat.errors import ChatNotFound, InvalidInput, NothingToCompact, NothingToResume
 from holdfast.chat.journal import NO_RESULT_TEXT
-from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import ChatRow, Queued, Rule, Status, TurnOutcome
+from holdfast.chat.rows import ChatRow, Queued, Rule, Status, TurnOutcome, fence_of
 from holdfast.chat.transitions import runner, user
 from holdfast.kernel.messages import MARKER_TEXTS, Checkpoint, Message, Text
 from holdfast.kernel.tool_results import TOOK_EFFECT

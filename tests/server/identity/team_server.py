@@ -13,6 +13,7 @@ from holdfast.host import serving
 from holdfast.server.access_policy import ALL_SCOPES, Role, Scope
 from holdfast.server.api_state import ApiState
 from holdfast.server.app import application
+from holdfast.server.identity.api_tokens import NewToken, issue
 from holdfast.server.identity.auth_config import AuthConfig
 from holdfast.server.identity.authenticator import SESSION_KEY_HEADER, Authenticator
 from holdfast.server.identity.credential_format import new_secret
@@ -20,7 +21,6 @@ from holdfast.server.identity.encrypted_secrets import keyring
 from holdfast.server.identity.origin_check import Front
 from holdfast.server.identity.request_protection import protect
 from holdfast.server.identity.shares import NewShare, share
-from holdfast.server.identity.tokens import NewToken, issue
 from holdfast.server.identity.users import create_user
 from holdfast.server.json import API_PREFIX, from_json, to_json
 from holdfast.server.operation import Operation

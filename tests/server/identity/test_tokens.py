@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.server.identity.api_tokens import DAY_SECONDS, MAX_TOKENS_PER_USER
 from holdfast.server.identity.credential_format import (
     SECRET_PREFIXES,
     bound,
@@ -16,7 +17,6 @@ from holdfast.server.identity.credential_format import (
     new_secret,
 )
 from holdfast.server.identity.expiring_cache import CACHE_SECONDS
-from holdfast.server.identity.tokens import DAY_SECONDS, MAX_TOKENS_PER_USER
 from holdfast.store.database import Database, Tx, Unavailable
 from holdfast.testing import Clock
 from tests.server.identity.team_server import House, cookie_of, house, id_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.chat.row_lock import fence_of
+from holdfast.chat.rows import fence_of
 from holdfast.chat.stream import ChatChanged
 from holdfast.chat.transitions import runner
 from holdfast.kernel.messages import Message, Text

@@ -32,7 +32,7 @@ A = TypeVar("A")
 
 Phase = Literal["statement", "commit", "committed", "read", "was read"]
 DOORS: Final = (
-    "holdfast.chat.row_lock.now_of",
+    "holdfast.chat.database_clock.now_of",
     "holdfast.chat.idempotency._with_key",
     "holdfast.chat.idempotency.<lambda>",
 )
@@ -84,7 +84,7 @@ WRITES: Final = (
 )
 READS: Final = (
     *("budgets.reached", "budgets.refresh", "claims.owned", "journal.read_journal"),
-    *("row_lock.read_chat", "queries.load"),
+    *("rows.read_chat", "queries.load"),
 )
 KNOWN: Final = frozenset(
     [f"{KEYS} statement"]

@@ -17,8 +17,15 @@ from holdfast.chat.errors import ChatError
 from holdfast.chat.idempotency import Key, once
 from holdfast.chat.journal import read_journal
 from holdfast.chat.queue import read_queue
-from holdfast.chat.row_lock import read_chat
-from holdfast.chat.rows import ActionAnswer, ChatRow, Deliver, JournalCall, Queued, Status
+from holdfast.chat.rows import (
+    ActionAnswer,
+    ChatRow,
+    Deliver,
+    JournalCall,
+    Queued,
+    Status,
+    read_chat,
+)
 from holdfast.chat.transitions import lifecycle, user
 from holdfast.chat.transitions.lifecycle import NewChat, Spawn
 from holdfast.chat.transitions.user import Edited, Sent

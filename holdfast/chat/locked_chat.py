@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from holdfast.chat.causes import causes_after
 from holdfast.chat.errors import ChatArchived, ChatNotFound, Corrupt, Fenced
+from holdfast.chat.message_rows import INSERT_MESSAGE, message_row
 from holdfast.chat.rows import (
     CHAT_COLUMNS,
     JSON_COLUMNS,
-    SELECT_CHAT,
     ChatRow,
     Fence,
     Status,
     Stored,
     chat_of,
+    fence_of,
     runnable,
 )
-from holdfast.chat.spending import SPEND, Spending, spending_params
+from holdfast.chat.spending_counters import SPEND, Spending, spending_params
 from holdfast.chat.state_machine import TRANSITIONS, Transition, check
 from holdfast.kernel.handoff import handover_note
 from holdfast.kernel.messages import Message, encode
@@ -207,76 +208,6 @@ async def close_all(tx: Tx, chats: Sequence[LockedChat]) -> list[ChatRow]:
     return [locked.chat for locked in chats]
 
 
-INSERT_MESSAGE: Final = """
-    INSERT INTO messages (chat_id, number, revision, role, kind, visibility, body, author, epoch,
-                          runtime, input, output, reasoning, cache_read, cache_write, cost,
-                          created_at)
-    VALUES (:chat_id, :number, :revision, :role, :kind, :visibility, :body, :author, :epoch,
-            :runtime, :input, :output, :reasoning, :cache_read, :cache_write, :cost, :created_at)
-    """
-
-
-def message_row(
-    chat: str,
-    number: int,
-    revision: int,
-    message: Message,
-    now: int,
-    *,
-    author: str | None = None,
-    epoch: int | None = None,
-    charged: bool = True,
-) -> dict[str, Any]:
-    """Return the row of a message. `charged` is False for a message copied from another chat."""
-    usage = (message.usage if charged else None) or UNKNOWN_USAGE
-    return {
-        "chat_id": chat,
-        "number": number,
-        "revision": revision,
-        "role": message.role,
-        "kind": message.kind,
-        "visibility": message.visibility,
-        "body": encode(message).decode(),
-        "author": author,
-        "epoch": epoch,
-        "runtime": message.runtime if message.kind == "answer" else None,
-        "input": usage.input,
-        "output": usage.output,
-        "reasoning": usage.reasoning,
-        "cache_read": usage.cache_read,
-        "cache_write": usage.cache_write,
-        "cost": usage.cost,
-        "created_at": now,
-    }
-
-
-class _UnknownUsage(Struct, frozen=True):
-    """The usage of a message without usage, which differs from zero."""
-
-    input: int | None = None
-    output: int | None = None
-    reasoning: int | None = None
-    cache_read: int | None = None
-    cache_write: int | None = None
-    cost: float | None = None
-
-
-UNKNOWN_USAGE: Final = _UnknownUsage()
-
-
-QUERY_OVERLAP: Final = 60_000_000
-"""Microseconds by which a query for changes reaches back before the query before it.
-
-A transaction that was not committed at that time may write an earlier time."""
-
-
-async def now_of(tx: Tx) -> int:
-    """Read the database's clock."""
-    row = await tx.one(f"SELECT {tx.dialect.now}")
-    assert row is not None
-    return int(row[0])
-
-
 async def lock(tx: Tx, chat_id: str) -> LockedChat:
     """Lock a chat for a change. Raises `ChatNotFound`."""
     row = await tx.one(
@@ -320,16 +251,3 @@ async def begin_fenced(tx: Tx, fence: Fence, transition: Transition) -> LockedCh
     check(locked.chat.status, transition)
     locked.transition = transition
     return locked
-
-
-def fence_of(chat: ChatRow) -> Fence:
-    """Return the fence of a chat: the values that must be unchanged when its runner writes."""
-    return Fence(chat.id, chat.epoch, chat.status, chat.history_version, chat.attempt)
-
-
-async def read_chat(tx: Tx, chat_id: str) -> ChatRow:
-    """Read a chat without locking it. Raises `ChatNotFound`."""
-    row = await tx.one(f"{SELECT_CHAT} WHERE id = :id", {"id": chat_id})
-    if row is None:
-        raise ChatNotFound(chat_id)
-    return chat_of(row)

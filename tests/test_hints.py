@@ -15,8 +15,8 @@ from holdfast import Agent, Tool, approve, tool
 from holdfast.chat.handle import Chat
 from holdfast.chat.snapshots import ChatResult
 from holdfast.errors import ConfigError, TooManyArguments
-from holdfast.kernel.foreign_attributes import FOREIGN_ATTRIBUTES, ForeignAttribute
-from holdfast.kernel.foreign_names import FOREIGN_NAMES
+from holdfast.kernel.attribute_hints import FOREIGN_ATTRIBUTES, ForeignAttribute
+from holdfast.kernel.import_hints import FOREIGN_NAMES
 from holdfast.kernel.result import RunResult
 from holdfast.models import Fallback, Settings
 from holdfast.options import Policy

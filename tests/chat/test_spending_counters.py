@@ -9,9 +9,8 @@ from msgspec import structs
 
 from holdfast.chat import doctor
 from holdfast.chat.doctor import Finding
-from holdfast.chat.row_lock import fence_of
-from holdfast.chat.rows import Charge
-from holdfast.chat.spending import SPENDING_COLUMNS
+from holdfast.chat.rows import Charge, fence_of
+from holdfast.chat.spending_counters import SPENDING_COLUMNS
 from holdfast.chat.transitions import lifecycle, runner, user
 from holdfast.chat.transitions.commit_step import COMMIT_STEP, StepCommit
 from holdfast.chat.transitions.lifecycle import NewChat
