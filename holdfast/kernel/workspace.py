@@ -145,7 +145,7 @@ class Command(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of it. A command that cannot be attached to again is stopped."""
+        """Let go of it. A command that cannot be attached to again is stopped. May be repeated."""
         ...
 
 

@@ -9,7 +9,8 @@ depend on it. It needs no test framework: pytest is not imported.
   waits for an hour takes no time. `ports` makes ids and randomness deterministic.
 - **Failures are items of a script**: `fail`, `cut`, `hang`, `lost` and others stand where they
   should happen.
-- **Every model keeps one contract.** `conformance` has it as cases for any model.
+- **Every model keeps one contract**, and so does every workspace. `conformance` has the cases for
+  any model, `workspace_conformance` those for any kind of workspace.
 
 Read `script.py` first, then `virtual_time.py`. `fake` has one module per protocol; `postgres.py`
 starts a private server; `recorded.py` replays the recordings of a server.

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-SMALL: Final = 32 * 1024
+SMALL: Final = 64 * 1024
 """Bytes that are worked on in less time than it takes to change threads."""
 
 

@@ -13,11 +13,10 @@ import sys
 import textwrap
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import wraps
 from pathlib import Path
-from typing import Any, Final, ParamSpec
+from typing import Any, Final
 
 import pytest
 
@@ -28,7 +27,7 @@ from holdfast.kernel.messages import ToolResult
 from holdfast.kernel.policy import Calls, Policy
 from holdfast.kernel.tool import Tool, ToolContext
 from holdfast.kernel.workspace import PathRefused
-from holdfast.testing import ScriptedModel, call, no_leaked_tasks
+from holdfast.testing import ScriptedModel, call
 from holdfast.tools import execute as module
 from holdfast.tools.commands import output, supervisor_process
 from holdfast.tools.commands.process import NotStarted, SupervisorFailed, start
@@ -36,25 +35,14 @@ from holdfast.tools.display_text import visible
 from holdfast.tools.execute import execute
 from holdfast.tools.workspace.directory import Directory
 from holdfast.tools.workspace.directory_workspace import DirectoryWorkspace
+from tests.tools.real_time import in_real_time
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="counts processes in /proc")
 
-P = ParamSpec("P")
 LONG: Final = 20.0
 """Seconds that a test waits for what should be there at once."""
 SOON: Final = 2.0
 """Seconds within which everything has to be gone."""
-
-
-def in_real_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Run an async test on an event loop whose time is that of the processes it waits for."""
-
-    @wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        with asyncio.Runner() as runner:
-            runner.run(no_leaked_tasks()(test)(*args, **kwargs))
-
-    return run
 
 
 @pytest.fixture

@@ -167,6 +167,7 @@ class _Pipe:
         os.set_blocking(number, False)
         self.number = number
         self.at_end = False
+        self._closed = False
 
     def take(self) -> bytes:
         """Read what is in it."""
@@ -178,7 +179,9 @@ class _Pipe:
         return data
 
     def close(self) -> None:
-        os.close(self.number)
+        if not self._closed:
+            os.close(self.number)
+        self._closed = True
 
 
 async def _wait_for(descriptors: Iterable[int], seconds: float | None) -> None:
