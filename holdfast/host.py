@@ -30,7 +30,7 @@ from holdfast.kernel.ports import Ports
 from holdfast.live.broadcast import Live
 from holdfast.store.database import Database, NoticesLost
 from holdfast.worker.options import MICRO, WorkerOptions
-from holdfast.worker.relay import Relay, relayed
+from holdfast.worker.relay_port import Relay, relayed
 from holdfast.worker.titles import Titles
 from holdfast.worker.worker import Worker
 

@@ -17,7 +17,7 @@ import aiohttp
 
 from holdfast.events import ChatChanged, LiveDelta, MessageChanged
 from holdfast.server.event_codec import event_of
-from holdfast.server.json import API_PREFIX
+from holdfast.server.wire_format import API_PREFIX
 from tests.server.streams.client import Connection
 from tests.test_docs import BLOCK, ROOT
 

@@ -305,7 +305,9 @@ def test_an_import_for_types_makes_no_cycle() -> None:
         ),
         pytest.param("holdfast.server.app", "import holdfast.worker", id="server_worker"),
         pytest.param("holdfast.client", "from holdfast.host import open", id="client_host"),
-        pytest.param("holdfast.worker.runner", "import holdfast.server.json", id="worker_server"),
+        pytest.param(
+            "holdfast.worker.runner", "import holdfast.server.wire_format", id="worker_server"
+        ),
         pytest.param("holdfast.cli.serve", "from holdfast import Agent", id="the_top"),
         pytest.param("holdfast.kernel.loop", "from .. import store", id="relative"),
         pytest.param("holdfast.kernel.loop", "import httpx", id="third_party"),

@@ -8,7 +8,7 @@ code. Read `main.py` first, then `command_line.py` (the table of verbs) and the 
 - Starting is fast: a verb imports what it needs when it is called.
 - Errors are exceptions with a message for the user; `main.py` alone turns them into exit codes.
 - Only `holdfast/config.py` reads the environment and the parsed options.
-- Output for people goes through `view.py`, `transcript.py` and `terminal.py`; text of models,
+- Output for people goes through `view.py`, `transcript.py` and `output_stream.py`; text of models,
   tools and files is escaped before it reaches a terminal. `json_lines.py` serves programs.
 
 No other package may import this one.

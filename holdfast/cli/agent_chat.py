@@ -23,8 +23,8 @@ from holdfast.cli.chat import at_terminal
 from holdfast.cli.chat_source import Connection
 from holdfast.cli.history_to_chat import exported
 from holdfast.cli.one_answer import OneAnswer
+from holdfast.cli.output_stream import OutputStream
 from holdfast.cli.run import colored, quiet_logs
-from holdfast.cli.terminal import OutputStream
 from holdfast.cli.view import View
 from holdfast.config import ChatOptions, ChatTarget, editor_keys
 from holdfast.kernel.agent_deps import DepsProvider

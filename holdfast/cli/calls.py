@@ -8,7 +8,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from holdfast.cli import run_texts
-from holdfast.cli.terminal import OutputStream
+from holdfast.cli.output_stream import OutputStream
 from holdfast.cli.transcript import TranscriptWriter
 from holdfast.cli.wrap import folded
 from holdfast.kernel.messages import ToolCall, ToolOutcome, ToolResult

@@ -9,9 +9,9 @@ from typing import TextIO, cast
 
 from holdfast.cli import one_answer
 from holdfast.cli.chat_source import connected
+from holdfast.cli.output_stream import OutputStream
 from holdfast.cli.prompt_sources import prompt_of
 from holdfast.cli.run import colored
-from holdfast.cli.terminal import OutputStream
 from holdfast.cli.trust_prompt import ensure_trusted
 from holdfast.cli.view import View
 from holdfast.config import ChatOptions

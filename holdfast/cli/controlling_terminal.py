@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from holdfast.cli.terminal import DEFAULT_WIDTH
+from holdfast.cli.output_stream import DEFAULT_WIDTH
 from holdfast.cli.wrap import folded
 
 POLL_INTERVAL: Final = 0.05

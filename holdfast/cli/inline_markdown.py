@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from holdfast.cli.terminal import TextStyle
+from holdfast.cli.output_stream import TextStyle
 
 MAX_HELD: Final = 300
 MAX_HELD_LINK: Final = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from holdfast.cli.terminal import OutputStream
+from holdfast.cli.output_stream import OutputStream
 from holdfast.kernel.events import Event
 from holdfast.kernel.messages import encode
 

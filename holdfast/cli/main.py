@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from holdfast.cli.command_line import VERBS, parse
 from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.output_stream import drop
 from holdfast.cli.parsers.argument_parser import UsageError
-from holdfast.cli.terminal import drop
 from holdfast.kernel.escape import escape
 
 THREAD_WAIT: Final = 0.1

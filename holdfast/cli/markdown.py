@@ -28,7 +28,7 @@ from holdfast.cli.inline_markdown import (
     run_at,
     span,
 )
-from holdfast.cli.terminal import RESET, StreamEscaper, begin
+from holdfast.cli.output_stream import RESET, StreamEscaper, begin
 
 RULE: Final = "─" * 40
 _ONLY_MARKS: Final = re.compile(r"([-*_])[ \t]*(?:\1[ \t]*)*")

@@ -18,11 +18,11 @@ from holdfast.cli.chat_source import Connection, connected
 from holdfast.cli.controlling_terminal import Tty
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.json_lines import JsonView
+from holdfast.cli.output_stream import OutputStream
 from holdfast.cli.prompt_sources import prompt_of, read_stdin
 from holdfast.cli.run import EXIT_CODES, colored, quiet_logs
 from holdfast.cli.signals import stopping
 from holdfast.cli.stream_adapter import ConnectionMonitor, StreamAdapter
-from holdfast.cli.terminal import OutputStream
 from holdfast.cli.trust_prompt import ensure_trusted
 from holdfast.cli.view import View
 from holdfast.config import ChatOptions

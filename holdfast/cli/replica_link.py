@@ -13,8 +13,8 @@ from holdfast.kernel.errors import ConfigError
 from holdfast.server.listening import bind
 
 if TYPE_CHECKING:
+    from holdfast.server.relay.cluster_link import RelayLink
     from holdfast.server.relay.cluster_secret import ClusterSecret
-    from holdfast.server.relay.relay_link import RelayLink
 
 LOG: Final = logging.getLogger("holdfast.serve")
 SECRET_FILE: Final = "cluster.secret"
@@ -43,7 +43,7 @@ async def linked(
     secret: ClusterSecret | None, server: ServerSettings, listen: tuple[str, int]
 ) -> AsyncIterator[RelayLink | None]:
     """The link of this process to its cluster; None without a secret, which is logged once."""
-    from holdfast.server.relay.relay_link import link_at
+    from holdfast.server.relay.cluster_link import link_at
 
     if secret is None:
         LOG.warning(

@@ -19,10 +19,10 @@ from holdfast.cli.conversation import Conversation, RunView
 from holdfast.cli.exit_codes import ExitCode
 from holdfast.cli.import_tools import load_tools
 from holdfast.cli.json_lines import JsonView
+from holdfast.cli.output_stream import OutputStream
 from holdfast.cli.prompt_sources import prompt_of, read_stdin
 from holdfast.cli.python_agents import load_agents
 from holdfast.cli.python_deps import load_deps
-from holdfast.cli.terminal import OutputStream
 from holdfast.cli.view import View
 from holdfast.config import NAMED_BY_OPTION, Color, RunOptions
 from holdfast.kernel import prepare

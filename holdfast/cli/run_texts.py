@@ -8,7 +8,7 @@ from typing import Final, assert_never
 import msgspec
 
 from holdfast.cli.graphemes import letters
-from holdfast.cli.terminal import TextStyle
+from holdfast.cli.output_stream import TextStyle
 from holdfast.cli.wrap import cells
 from holdfast.kernel.errors import FailureKind
 from holdfast.kernel.escape import escape

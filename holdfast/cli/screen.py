@@ -29,7 +29,7 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from holdfast.cli.line_editor import key_bindings, line_editor
-from holdfast.cli.terminal import DEFAULT_WIDTH, ERASE, RESET, drop
+from holdfast.cli.output_stream import DEFAULT_WIDTH, ERASE, RESET, drop
 from holdfast.cli.wrap import folded
 from holdfast.kernel.escape import escape
 

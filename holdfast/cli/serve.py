@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from holdfast.chat.host import Host
     from holdfast.server.api_state import ServerLimits
-    from holdfast.server.relay.relay_link import RelayLink
+    from holdfast.server.relay.cluster_link import RelayLink
     from holdfast.store.database import Database
 
 LOG: Final = logging.getLogger("holdfast.serve")
@@ -84,7 +84,7 @@ async def run_until_stopped(
         )
         url, port = "", 0
         if config.options.api:
-            from holdfast.server.relay.relay_link import subscribed
+            from holdfast.server.relay.cluster_link import subscribed
 
             secret = None if link is None else link.secret
             await stack.enter_async_context(subscribed(secret, host, config.telemetry.meters))
@@ -251,7 +251,7 @@ def _application(
     from holdfast.server.identity.auth_config import AuthConfig
     from holdfast.server.identity.authenticator import Authenticator
     from holdfast.server.identity.request_protection import protect
-    from holdfast.server.relay.relay_link import attach
+    from holdfast.server.relay.cluster_link import attach
     from holdfast.server.static_files import serve_page
 
     team, front = config.settings.server.team, config.front
@@ -275,7 +275,7 @@ async def _reachable(
     config: ServeConfig, db: Database, host: Host, link: RelayLink | None
 ) -> AsyncIterator[None]:
     """Serve a worker's endpoints during the block."""
-    from holdfast.server.relay.relay_link import published
+    from holdfast.server.relay.cluster_link import published
 
     announce, meters = config.telemetry.announce, config.telemetry.meters
     announce("worker started")

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from holdfast.cli import run_texts
 from holdfast.cli.markdown import Markdown
-from holdfast.cli.terminal import ERASE, OutputStream, StreamEscaper
+from holdfast.cli.output_stream import ERASE, OutputStream, StreamEscaper
 from holdfast.cli.wrap import Wrap
 
 BlockKind = Literal["", "text", "thoughts", "lines"]

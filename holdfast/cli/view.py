@@ -7,7 +7,7 @@ from typing import assert_never
 
 from holdfast.cli import run_texts
 from holdfast.cli.calls import CallWriter
-from holdfast.cli.terminal import OutputStream, TextStyle
+from holdfast.cli.output_stream import OutputStream, TextStyle
 from holdfast.cli.transcript import TranscriptWriter
 from holdfast.cli.wrap import folded
 from holdfast.kernel.errors import Failure

@@ -21,9 +21,9 @@ from holdfast.client.retry import UNAVAILABLE_STATUSES, delay
 from holdfast.kernel.errors import HoldfastError
 from holdfast.kernel.ports import Ports
 from holdfast.observe.caller_trace import TRACEPARENT, caller_trace
-from holdfast.server.json import API_PREFIX as API_PREFIX
-from holdfast.server.json import IDEMPOTENCY_HEADER, from_json, to_json
 from holdfast.server.problem import PROBLEM_MEDIA_TYPE, ProblemDetails
+from holdfast.server.wire_format import API_PREFIX as API_PREFIX
+from holdfast.server.wire_format import IDEMPOTENCY_HEADER, from_json, to_json
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession

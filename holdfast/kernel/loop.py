@@ -54,7 +54,6 @@ from holdfast.kernel.events import (
     Summary,
     ToolFinished,
 )
-from holdfast.kernel.execute import Batch, BatchOutcome
 from holdfast.kernel.failure_log import log_failure, raised_by_user
 from holdfast.kernel.handoff import handover_note
 from holdfast.kernel.history import History
@@ -102,6 +101,7 @@ from holdfast.kernel.retry_wait import Backoff, end_if_cancelled
 from holdfast.kernel.summarize import Summarizer
 from holdfast.kernel.summary_checkpoint import CompactionInput
 from holdfast.kernel.tool import HandOff
+from holdfast.kernel.tool_execution import Batch, BatchOutcome
 from holdfast.kernel.turn_end import check_output, interruption_marker, limit_note, objection
 
 if TYPE_CHECKING:

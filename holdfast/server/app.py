@@ -15,7 +15,6 @@ from holdfast.server.access_policy import POLICY
 from holdfast.server.api_state import ApiState
 from holdfast.server.dispatch import UNPREFIXED_PATHS, ApiResponse, dispatch, methods_of, refusal
 from holdfast.server.identity.audit import keep_pruned
-from holdfast.server.json import API_PREFIX
 from holdfast.server.operation import (
     OPERATIONS,
     EncodedResponse,
@@ -25,6 +24,7 @@ from holdfast.server.operation import (
 )
 from holdfast.server.problem import INTERNAL_ERROR, STATUS_TITLES, ProblemDetails
 from holdfast.server.problem_response import problem_response
+from holdfast.server.wire_format import API_PREFIX
 
 LOG: Final = logging.getLogger("holdfast.server")
 

@@ -22,7 +22,6 @@ from holdfast.server.access_policy import AccessDecision, ApiCaller, ChatAccess,
 from holdfast.server.api_state import ApiState
 from holdfast.server.http_request import HttpRequest, read_body
 from holdfast.server.identity.client_address import address_of
-from holdfast.server.json import IDEMPOTENCY_HEADER, from_json, to_json
 from holdfast.server.operation import (
     DOWNLOAD,
     DOWNLOAD_KEY,
@@ -47,6 +46,7 @@ from holdfast.server.problem import (
 )
 from holdfast.server.problem_response import encoded_problem
 from holdfast.server.validation_messages import in_words
+from holdfast.server.wire_format import IDEMPOTENCY_HEADER, from_json, to_json
 from holdfast.store.database import Damaged, OutcomeUnknown, Unavailable
 
 LOG: Final = logging.getLogger("holdfast.server")

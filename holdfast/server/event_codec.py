@@ -35,7 +35,7 @@ from holdfast.server.chat_list_stream import (
     ListStart,
     ListVoid,
 )
-from holdfast.server.json import from_json, to_json
+from holdfast.server.wire_format import from_json, to_json
 
 StreamEndReason: TypeAlias = Literal["shutdown", "slow", "failed", "revoked", "deleted"]
 """Why the server ends a stream."""

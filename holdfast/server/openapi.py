@@ -10,9 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.server.access_policy import POLICY, Need
-from holdfast.server.json import API_PREFIX
 from holdfast.server.operation import DOWNLOAD_KEY, Operation
 from holdfast.server.problem import PROBLEM_MEDIA_TYPE, ProblemDetails
+from holdfast.server.wire_format import API_PREFIX
 
 REF_TEMPLATE: Final = "#/components/schemas/{name}"
 JSON_MEDIA_TYPE: Final = "application/json"

@@ -7,9 +7,9 @@ from typing import Final
 
 from aiohttp import web
 
-from holdfast.server.json import to_json
 from holdfast.server.operation import EncodedResponse
 from holdfast.server.problem import PROBLEM_MEDIA_TYPE, ProblemDetails
+from holdfast.server.wire_format import to_json
 
 _PASSED_HEADERS: Final = frozenset(("allow", "www-authenticate", "retry-after"))
 

@@ -11,8 +11,8 @@ from holdfast.chat.errors import ChatError
 from holdfast.chat.rows import Fence
 from holdfast.kernel.assemble import Assembly
 from holdfast.store.database import StoreError
+from holdfast.worker.attempt_stream import Screen
 from holdfast.worker.fenced_chat import FencedChat
-from holdfast.worker.screen import Screen
 
 LOG: Final = logging.getLogger("holdfast.worker")
 

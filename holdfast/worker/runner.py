@@ -52,7 +52,6 @@ from holdfast.kernel.errors import (
     classify,
 )
 from holdfast.kernel.events import Action
-from holdfast.kernel.execute import Batch
 from holdfast.kernel.failure_log import log_failure, log_retry
 from holdfast.kernel.inbox import Interrupted
 from holdfast.kernel.instructions import evaluate, instructions_due
@@ -70,6 +69,7 @@ from holdfast.kernel.observer import UNOBSERVED, Observer, observer_of
 from holdfast.kernel.output import Repair
 from holdfast.kernel.prepare import PreparedAgent, active_tools, build_request, model_of
 from holdfast.kernel.result import Failed
+from holdfast.kernel.tool_execution import Batch
 from holdfast.kernel.turn import fold
 from holdfast.kernel.turn_end import check_output, interruption_marker, limit_note, objection
 from holdfast.live.broadcast import Live

@@ -16,10 +16,10 @@ from holdfast.kernel.observed_call import caller_of
 from holdfast.kernel.observer import ChatObserver
 from holdfast.kernel.result import RunCounters
 from holdfast.live.broadcast import Live
+from holdfast.worker.attempt_stream import Screen
 from holdfast.worker.fenced_chat import FencedChat
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.partial_saver import PartialSaver
-from holdfast.worker.screen import Screen
 
 
 class Stopped(Exception):

@@ -19,13 +19,13 @@ from holdfast.kernel import tool_results
 from holdfast.kernel.call_admission import CallContext
 from holdfast.kernel.decide import Approved, AwaitingAction, CallState, Doubtful, Recorded
 from holdfast.kernel.events import Action, ToolFinished
-from holdfast.kernel.execute import Batch
 from holdfast.kernel.hook_context import Context
 from holdfast.kernel.limits import reached
 from holdfast.kernel.messages import ToolCall, ToolResult, user_message
 from holdfast.kernel.observer import UNOBSERVED_CHAT, ToolCallOutcome
 from holdfast.kernel.prepare import PreparedAgent
 from holdfast.kernel.tool import Tool
+from holdfast.kernel.tool_execution import Batch
 from holdfast.worker.fenced_chat import ChatMoved
 from holdfast.worker.options import MICRO
 from holdfast.worker.step_scope import StepScope

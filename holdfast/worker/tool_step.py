@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from holdfast.chat.transitions.lifecycle import Write
 from holdfast.chat.transitions.runner import Leftover
 from holdfast.kernel.events import Action
-from holdfast.kernel.execute import Batch
 from holdfast.kernel.messages import ToolCall, ToolResult
+from holdfast.kernel.tool_execution import Batch
 from holdfast.worker.step_scope import StepScope
 from holdfast.worker.tool_calls import CallJournal
 

@@ -6,7 +6,7 @@ import io
 import json
 
 from holdfast.cli.json_lines import JsonView
-from holdfast.cli.terminal import OutputStream
+from holdfast.cli.output_stream import OutputStream
 from holdfast.kernel.model import TextDelta
 
 

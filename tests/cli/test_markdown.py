@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast.cli.inline_markdown import MAX_HELD, MAX_HELD_LINK
 from holdfast.cli.markdown import RULE, Markdown
-from holdfast.cli.terminal import RESET, STYLE_CODES
+from holdfast.cli.output_stream import RESET, STYLE_CODES
 
 CODE: Final = re.compile(r"\x1b\[([0-9;]+)m")
 NAMES: Final = {str(code): name for name, code in STYLE_CODES.items()}

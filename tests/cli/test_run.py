@@ -13,8 +13,8 @@ from holdfast import Limits, tool
 from holdfast.cli import run
 from holdfast.cli.controlling_terminal import Tty
 from holdfast.cli.exit_codes import ExitCode
+from holdfast.cli.output_stream import OutputStream
 from holdfast.cli.run import bundled_tools, colored, waiting
-from holdfast.cli.terminal import OutputStream
 from holdfast.config import NAMED_BY_OPTION, RunOptions
 from holdfast.errors import ConfigError
 from holdfast.events import Action

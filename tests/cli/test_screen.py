@@ -13,8 +13,8 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.output.vt100 import Vt100_Output
 
+from holdfast.cli.output_stream import ERASE, RESET
 from holdfast.cli.screen import SplitScreen
-from holdfast.cli.terminal import ERASE, RESET
 from tests.cli.typing_at import WIDTH, Terminal, typing_at
 
 

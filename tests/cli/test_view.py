@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from holdfast import Agent, tool
 from holdfast.cli.calls import MAX_DIFF_LINES, MAX_PROGRESS_LINES
+from holdfast.cli.output_stream import ERASE, OutputStream
 from holdfast.cli.run_texts import MAX_PREVIEW_LINES
-from holdfast.cli.terminal import ERASE, OutputStream
 from holdfast.cli.view import View
 from holdfast.events import Event, LimitReached
 from holdfast.hooks import Approved

@@ -23,8 +23,8 @@ from holdfast.host import serving
 from holdfast.kernel.decide import Approved
 from holdfast.kernel.errors import ConfigError, FormatError, HoldfastError
 from holdfast.kernel.messages import File, Message, Text
-from holdfast.server.json import from_json, to_json
 from holdfast.server.problem import Forbidden, ProblemDetails, problem_of
+from holdfast.server.wire_format import from_json, to_json
 from holdfast.store.database import Database, OutcomeUnknown, StoreError, Unavailable
 from holdfast.testing import Clock, call, pause
 from holdfast.worker.options import WorkerOptions

@@ -31,7 +31,7 @@ from holdfast.kernel.summary_checkpoint import SUMMARY_SECTIONS
 from holdfast.kernel.tool import Deny
 from holdfast.server.identity.shares import NewShare, share
 from holdfast.server.identity.users import create_user
-from holdfast.server.json import to_json
+from holdfast.server.wire_format import to_json
 from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, call, fail, pause, usage
 from tests.client.served import connected

@@ -38,8 +38,8 @@ from holdfast.server.event_codec import (
     WireEvent,
     wire_of,
 )
-from holdfast.server.json import to_json
 from holdfast.server.sse import SSE_HEADERS, plain
+from holdfast.server.wire_format import to_json
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call
 from tests.chat.test_stream import TURN, look, pay, play, slowly

@@ -28,8 +28,8 @@ from holdfast.server.access_policy import ALL_SCOPES, ApiCaller, ChatAccess, Cha
 from holdfast.server.api_state import ApiState, Identity, ServerLimits
 from holdfast.server.app import application
 from holdfast.server.http_request import HttpRequest
-from holdfast.server.json import API_PREFIX, from_json, to_json
 from holdfast.server.problem import Unauthenticated
+from holdfast.server.wire_format import API_PREFIX, from_json, to_json
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ScriptedModel, ports
 from holdfast.worker.options import WorkerOptions

@@ -15,8 +15,8 @@ from msgspec import inspect
 
 from holdfast.chat.export import EXPORT_FORMAT
 from holdfast.kernel.messages import ESCAPE
-from holdfast.server.json import from_json
 from holdfast.server.operation import OPERATIONS, Operation
+from holdfast.server.wire_format import from_json
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.server.api import Api, agent, serving_api

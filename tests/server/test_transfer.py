@@ -19,7 +19,7 @@ from holdfast.chat.transitions import lifecycle
 from holdfast.kernel.messages import File
 from holdfast.kernel.model import Request
 from holdfast.server.api_state import MAX_IMPORTS, ServerLimits
-from holdfast.server.json import API_PREFIX, from_json, to_json
+from holdfast.server.wire_format import API_PREFIX, from_json, to_json
 from holdfast.store.database import Database, Tx, Unavailable
 from holdfast.testing import Clock, call, ports, think
 from tests.server.api import USER, Answer, Api, agent, serving_api

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from holdfast.server.json import API_PREFIX
 from holdfast.server.routes.health import document
+from holdfast.server.wire_format import API_PREFIX
 
 Schema: TypeAlias = Mapping[str, Any]
 

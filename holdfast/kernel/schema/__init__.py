@@ -1,8 +1,8 @@
 """Schemas and validation: arguments of tools, and answers that must have a form.
 
 A typed function, a type or a JSON schema becomes the schema that is sent to a model and a validator
-for the text that the model writes. Not here: running tools (`kernel/execute.py`), and what follows
-after an invalid answer (`kernel/output.py`).
+for the text that the model writes. Not here: running tools (`kernel/tool_execution.py`), and what
+follows after an invalid answer (`kernel/output.py`).
 
 Ideas:
 
@@ -14,7 +14,7 @@ Ideas:
 
 Read `arguments.py` first (the protocol), then `typed_arguments.py` and `json_schema.py` (its two
 implementations) and `coerce.py`. `pydantic_adapter.py`, `signature.py` and `docstring.py` inspect
-functions and types, `named_members.py` and `schema_walk.py` unions.
+functions and types, `union_members.py` and `schema_walk.py` unions.
 """
 
 from __future__ import annotations

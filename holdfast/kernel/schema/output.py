@@ -19,10 +19,10 @@ from holdfast.kernel.errors import ConfigError, describe
 from holdfast.kernel.schema.arguments import VALUE, Arguments
 from holdfast.kernel.schema.json_schema import SchemaArguments, StructArguments
 from holdfast.kernel.schema.name import DEFAULT_NAME, as_name
-from holdfast.kernel.schema.named_members import with_named_members
 from holdfast.kernel.schema.problems import ANSWER_TERMS
 from holdfast.kernel.schema.pydantic_adapter import dereferenced, of_type
 from holdfast.kernel.schema.typed_arguments import TypedArguments
+from holdfast.kernel.schema.union_members import with_named_members
 
 ROOT_KEYWORDS: Final = ("$schema", "$id", "$defs", "definitions")
 """Keywords that stay at the root of a schema, where `$ref` finds them."""

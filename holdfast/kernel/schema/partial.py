@@ -43,7 +43,7 @@ def _adapter(declared: Any) -> TypeAdapter[Any] | None:
     """The validator of a type, built once; None for a type that only msgspec knows."""
     from pydantic import PydanticUserError, TypeAdapter
 
-    from holdfast.kernel.schema.named_members import with_named_members
+    from holdfast.kernel.schema.union_members import with_named_members
 
     try:
         return TypeAdapter(with_named_members(declared))

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.server.dispatch import UNPREFIXED_PATHS, methods_of
-from holdfast.server.json import API_PREFIX
 from holdfast.server.operation import Operation
 from holdfast.server.problem import NotFound, RequestRefused
+from holdfast.server.wire_format import API_PREFIX
 
 
 class NoSuchPath(NotFound):

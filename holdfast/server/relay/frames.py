@@ -12,7 +12,7 @@ from msgspec import Meta, Struct, json
 
 from holdfast.live.broadcast import AttemptReset, DeltaBatch, LiveCursor
 from holdfast.live.buffer import AttemptId, RelayDelta
-from holdfast.server.json import from_json, to_json
+from holdfast.server.wire_format import from_json, to_json
 
 RELAY_PATH: Final = "/internal/relay"
 """Path of the relay on every replica."""

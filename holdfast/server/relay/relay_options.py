@@ -22,7 +22,7 @@ from holdfast.server.relay.cluster_secret import (
 
 if TYPE_CHECKING:
     from holdfast.chat.host import Host
-    from holdfast.server.relay.relay_link import RelayLink
+    from holdfast.server.relay.cluster_link import RelayLink
 
 HOW: Final = "make one with `openssl rand -base64 32`, the same for all processes"
 
@@ -83,7 +83,7 @@ class RelayOptions(Struct, frozen=True, kw_only=True):
 
     @contextmanager
     def _bound(self, secret: ClusterSecret) -> Iterator[RelayLink]:
-        from holdfast.server.relay.relay_link import link_at
+        from holdfast.server.relay.cluster_link import link_at
 
         name, port = parse_address(self.listen)
         try:
@@ -114,7 +114,7 @@ class EmbeddedRelay(Struct, frozen=True):
     async def connected(self, host: Host) -> AsyncIterator[None]:
         """Relay deltas of a host's chats to and from the other processes during the block."""
         from holdfast.observe.metrics import MetricRegistry
-        from holdfast.server.relay.relay_link import published, subscribed
+        from holdfast.server.relay.cluster_link import published, subscribed
 
         meters = MetricRegistry()
         async with AsyncExitStack() as stack:

@@ -20,6 +20,7 @@ from holdfast.server.routes import (
     audit,
     budgets,
     catalog,
+    chat_control,
     chats,
     export_and_import,
     files,
@@ -35,7 +36,6 @@ from holdfast.server.routes import (
     shares,
     streams,
     tokens,
-    turns,
     usage,
     users,
 )
@@ -44,6 +44,7 @@ __all__ = [
     "audit",
     "budgets",
     "catalog",
+    "chat_control",
     "chats",
     "export_and_import",
     "files",
@@ -59,7 +60,6 @@ __all__ = [
     "shares",
     "streams",
     "tokens",
-    "turns",
     "usage",
     "users",
 ]

@@ -22,7 +22,7 @@ from holdfast.events import MessageChanged
 from holdfast.host import serving
 from holdfast.server.event_codec import END_REVOKED, END_SHUTDOWN, event_of
 from holdfast.server.identity.origin_check import SECURITY_HEADERS
-from holdfast.server.json import API_PREFIX
+from holdfast.server.wire_format import API_PREFIX
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from holdfast.web import AsgiApplication, AsgiRequest, AsgiUser

@@ -18,8 +18,8 @@ from holdfast.server.access_policy import (
     authorise,
 )
 from holdfast.server.asgi.mounted_operations import OF_A_SERVER, mounted_operations
-from holdfast.server.json import API_PREFIX
 from holdfast.server.operation import Operation
+from holdfast.server.wire_format import API_PREFIX
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from holdfast.web import AsgiRequest, AsgiUser

@@ -23,7 +23,7 @@ import holdfast
 from holdfast import Agent, Host
 from holdfast.server.asgi.shutdown_watch import uvicorn_servers
 from holdfast.server.event_codec import END_SHUTDOWN, event_of
-from holdfast.server.json import API_PREFIX
+from holdfast.server.wire_format import API_PREFIX
 from tests.server.streams.client import Connection
 
 ROOT: Final = Path(__file__).resolve().parents[3]

@@ -22,7 +22,6 @@ from holdfast.server.identity.origin_check import Front
 from holdfast.server.identity.request_protection import protect
 from holdfast.server.identity.shares import NewShare, share
 from holdfast.server.identity.users import create_user
-from holdfast.server.json import API_PREFIX, from_json, to_json
 from holdfast.server.operation import Operation
 from holdfast.server.routes import (  # noqa: F401 - so that there are operations
     audit,
@@ -33,6 +32,7 @@ from holdfast.server.routes import (  # noqa: F401 - so that there are operation
     tokens,
     users,
 )
+from holdfast.server.wire_format import API_PREFIX, from_json, to_json
 from holdfast.store.database import Database, Tx
 from holdfast.testing import Clock, ports
 from tests.server.api import agent, listening, session

@@ -19,8 +19,8 @@ from holdfast.server.access_policy import OF_A_CHAT, POLICY, Need
 from holdfast.server.app import application
 from holdfast.server.dispatch import UNPREFIXED_PATHS
 from holdfast.server.http_request import HttpRequest
-from holdfast.server.json import API_PREFIX
 from holdfast.server.operation import OPERATIONS, ApiCall, Operation
+from holdfast.server.wire_format import API_PREFIX
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.server.identity.team_server import House, house, id_of

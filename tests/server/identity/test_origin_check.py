@@ -24,8 +24,8 @@ from holdfast.server.identity.origin_check import (
     public_front,
     refusal,
 )
-from holdfast.server.json import API_PREFIX
 from holdfast.server.operation import OPERATIONS
+from holdfast.server.wire_format import API_PREFIX
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.server.identity.team_server import House, house

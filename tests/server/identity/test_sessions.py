@@ -13,8 +13,8 @@ from holdfast.server.identity.auth_config import AuthConfig
 from holdfast.server.identity.credential_format import download_key_of, new_session_key
 from holdfast.server.identity.expiring_cache import CACHE_SECONDS
 from holdfast.server.identity.sessions import MAX_SESSION_IDLE, MAX_SESSION_LIFETIME, Cookie
-from holdfast.server.json import API_PREFIX
 from holdfast.server.operation import OPERATIONS
+from holdfast.server.wire_format import API_PREFIX
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.server.identity.team_server import House, cookie_of, house, id_of

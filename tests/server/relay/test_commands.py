@@ -19,9 +19,9 @@ from holdfast.host import serving as chats_of
 from holdfast.kernel.errors import ConfigError
 from holdfast.observe.metrics import MetricRegistry
 from holdfast.server.prometheus import scraped_at
+from holdfast.server.relay.cluster_link import published
 from holdfast.server.relay.cluster_secret import ClusterSecret
 from holdfast.server.relay.frames import RELAY_PATH
-from holdfast.server.relay.relay_link import published
 from holdfast.store.database import Database
 from holdfast.testing import Clock, ports
 from tests.cli.test_serve import HIDDEN, serving

@@ -16,7 +16,7 @@ import aiohttp
 
 from holdfast.chat.stream import ChatChanged
 from holdfast.server.event_codec import StreamEnd, event_of
-from holdfast.server.json import API_PREFIX
+from holdfast.server.wire_format import API_PREFIX
 from holdfast.store.postgres.database import open_postgres
 from tests.server.api import USER, session
 from tests.server.relay.child import ANSWER, HALF

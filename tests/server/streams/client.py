@@ -13,7 +13,7 @@ import msgspec
 import holdfast.server.routes.streams  # noqa: F401 - so that there are these
 from holdfast.chat.stream import ChatChanged
 from holdfast.server.event_codec import StreamEnd, WireEvent, event_of
-from holdfast.server.json import API_PREFIX
+from holdfast.server.wire_format import API_PREFIX
 from tests.chat.watcher import Watcher, in_time
 from tests.server.api import USER, Api
 

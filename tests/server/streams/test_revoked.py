@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.server.event_codec import END_REVOKED, WireEvent, event_of, list_event_of
 from holdfast.server.identity.authenticator import SESSION_KEY_HEADER
-from holdfast.server.json import API_PREFIX
+from holdfast.server.wire_format import API_PREFIX
 from holdfast.store.database import Database
 from holdfast.testing import Clock
 from tests.server.identity.team_server import House, cookie_of, house, id_of

@@ -12,7 +12,7 @@ from holdfast.chat.deleted_or_unshared import lost_since
 from holdfast.server import chat_list_stream
 from holdfast.server.chat_list_stream import ChatListed, ChatListNotifier
 from holdfast.server.event_codec import WireEvent
-from holdfast.server.json import from_json
+from holdfast.server.wire_format import from_json
 from holdfast.store.database import Database
 from holdfast.testing import Clock, call, pause
 from tests.chat.chats import Chats, answer, asks

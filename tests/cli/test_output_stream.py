@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.terminal import RESET, OutputStream, StreamEscaper
+from holdfast.cli.output_stream import RESET, OutputStream, StreamEscaper
 from holdfast.kernel.escape import escape
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
@@ -192,7 +192,7 @@ def test_text_too_long_for_a_buffer_fails_where_it_is_written() -> None:
 
 PROGRAM = """
 import sys
-from holdfast.cli.terminal import OutputStream
+from holdfast.cli.output_stream import OutputStream
 out = OutputStream.of(sys.stdout, {})
 try:
     out.write("x" * 100 + "\\n")
