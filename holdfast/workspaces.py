@@ -32,6 +32,18 @@ from holdfast.kernel.workspace import (
 from holdfast.kernel.workspace import (
     WorkspaceInfo as WorkspaceInfo,
 )
+from holdfast.tools.sandbox.policy import (
+    SandboxLimits as SandboxLimits,
+)
+from holdfast.tools.sandbox.policy import (
+    SandboxMount as SandboxMount,
+)
+from holdfast.tools.sandbox.policy import (
+    SandboxPolicy as SandboxPolicy,
+)
+from holdfast.tools.sandbox.workspace import (
+    SandboxWorkspace as SandboxWorkspace,
+)
 from holdfast.tools.workspace.directory_workspace import (
     DirectoryWorkspace as DirectoryWorkspace,
 )

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from holdfast.kernel.errors import ToolFailed
 from holdfast.kernel.workspace import CommandExit
 from holdfast.tools.blocking_work import to_end
@@ -35,6 +37,16 @@ START_ERRORS: Final[Mapping[int, str]] = {
     errno.EMFILE: "too many files are open: try again later",
     errno.ENFILE: "too many files are open: try again later",
 }
+
+
+class Launch(Struct, frozen=True):
+    """How the supervisor starts a command in another way than with a shell."""
+
+    launcher: str
+    """Path of a module with `read_plan(descriptor)` and `enter(plan, report)`."""
+    plan: int
+    descriptors: tuple[int, ...]
+    """Descriptors that it inherits, the plan among them."""
 
 
 class NotStarted(ToolFailed):
@@ -126,13 +138,26 @@ class CommandProcess:
 
 
 def start(
-    shell: str, command: str, directory: int, environ: Mapping[str, str], *, time_limit: float
+    shell: str,
+    command: str,
+    directory: int,
+    environ: Mapping[str, str],
+    *,
+    time_limit: float,
+    launch: Launch | None = None,
 ) -> CommandProcess:
-    """Run a command in an open directory, for at most `time_limit` seconds."""
+    """Run a command in an open directory, for at most `time_limit` seconds.
+
+    `launch`: the plan of a sandbox, which replaces all but the time limit.
+    """
     import subprocess
 
     program = [sys.executable, "-I", "-S", supervisor_process.__file__]
     script = [*program, shell, str(directory), str(time_limit)]
+    descriptors: tuple[int, ...] = ()
+    if launch:
+        script += [str(launch.plan), launch.launcher]
+        descriptors = launch.descriptors
     with ExitStack() as ours, ExitStack() as theirs:
         try:
             stdin, control = _pipe(theirs, ours)
@@ -144,7 +169,7 @@ def start(
                 stdout=stdout,
                 stderr=stderr,
                 env={**environ, supervisor_process.COMMAND: command},
-                pass_fds=(directory,),
+                pass_fds=(directory, *descriptors),
                 start_new_session=True,  # no signals from our terminal
             )
         except OSError as error:

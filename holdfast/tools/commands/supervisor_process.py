@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, TypeVar
 
     T = TypeVar("T")
+    Launch = Callable[[int], None]
 else:
     import _signal as signal
 
@@ -46,7 +47,7 @@ _PR_SET_NAME: Final = 15
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
-def main(shell: str, directory: int, time_limit: float) -> None:
+def main(shell: str, directory: int, time_limit: float, launch: Launch | None = None) -> None:
     command = os.environ.pop(COMMAND)
     prctl = _prctl()
     adopts = prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -63,7 +64,7 @@ def main(shell: str, directory: int, time_limit: float) -> None:
         _report(f"failed fork {error.errno}")
         return
     if not pid:
-        _become(shell, command, directory, prctl)
+        _become(shell, command, directory, prctl, launch)
     os.close(directory)
     _report(f"started {pid}")
     tree = ProcessTree(pid, adopts, poller)
@@ -109,15 +110,30 @@ def _prctl() -> Callable[[int, int | bytes], bool]:
     return lambda option, value: False
 
 
+def launch_by(path: str, plan: int) -> Launch:
+    """How to become the command of a plan, with the module of the sandbox at a path."""
+    sys.path.insert(0, os.path.dirname(path))
+    import launcher  # type: ignore[import-not-found]
+
+    del sys.path[0]
+    read = launcher.read_plan(plan)
+    return lambda report: launcher.enter(read, report)
+
+
 def _become(
-    shell: str, command: str, directory: int, prctl: Callable[[int, int | bytes], bool]
+    shell: str,
+    command: str,
+    directory: int,
+    prctl: Callable[[int, int | bytes], bool],
+    launch: Launch | None,
 ) -> None:
     """Turn this process, just forked, into the shell."""
     status = os.dup(2)  # closed by exec
     step = "chdir"
     try:
-        os.fchdir(directory)
-        os.close(directory)
+        if not launch:
+            os.fchdir(directory)
+            os.close(directory)
         step = "exec"
         os.setsid()  # no terminal to type into, and a group of its own
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # in case we are killed
@@ -126,6 +142,9 @@ def _become(
         os.dup2(1, 2)
         _set_signals(signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        if launch:
+            step = "sandbox"
+            launch(status)
         os.execve(shell, [os.path.basename(shell), "-c", command], os.environ)
     except OSError as error:
         os.dup2(status, 2)
@@ -304,5 +323,10 @@ def _is_running(pid: int) -> bool:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))
+    main(
+        sys.argv[1],
+        int(sys.argv[2]),
+        float(sys.argv[3]),
+        launch_by(sys.argv[5], int(sys.argv[4])) if len(sys.argv) > 4 else None,
+    )
     os._exit(0)

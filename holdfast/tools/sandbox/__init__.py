@@ -9,6 +9,5 @@ Read `policy.py` first: a `SandboxPolicy` names what a command may use.
   module of Holdfast.
 - `proxy.py` is the only way to hosts that the policy names; `egress.py` (pure) decides which.
 - `support.py` tries which layers this machine has.
-
-The `execute` tool does not use it yet: its commands are not isolated.
+- `workspace.py` is the workspace of kind `sandbox`: the files of a directory, and such commands.
 """

@@ -50,6 +50,8 @@ class SandboxView(Struct, frozen=True):
     """The files of the machine that a command sees, as they were found just before its start."""
 
     system: tuple[SystemPath, ...]
+    copied: tuple[BoundPath, ...]
+    """Small files of the system, copied into memory: each mount takes longer than that."""
     bound: tuple[BoundPath, ...]
     """In the order of mounting: a later path may be inside an earlier one."""
     masked: tuple[MaskedPath, ...] = ()
@@ -74,6 +76,7 @@ def arguments(
         *([NO_NETWORK] if own_network else []),
         *("--seccomp", str(seccomp)),
         *(part for path in view.system for part in _system(path)),
+        *(part for path in view.copied for part in _copied(path)),
         *("--proc", "/proc", "--dev", "/dev"),
         *("--size", str(DEV_BYTES), "--perms", "1777", "--tmpfs", "/dev/shm"),
         *("--size", str(policy.limits.temporary), "--perms", "1777", "--tmpfs", "/tmp"),
@@ -90,6 +93,10 @@ def _system(path: SystemPath) -> Iterator[str]:
         yield from ("--symlink", path.target, path.path)
     else:
         yield from ("--ro-bind", path.path, path.path)
+
+
+def _copied(path: BoundPath) -> Iterator[str]:
+    yield from ("--perms", "0444", "--file", str(path.descriptor), path.path)
 
 
 def _bound(path: BoundPath) -> Iterator[str]:

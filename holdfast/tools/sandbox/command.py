@@ -27,6 +27,8 @@ DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/ur
 class PreparedCommand(Struct, frozen=True):
     """A command that can be started: the launcher reads its plan from a descriptor."""
 
+    argv: tuple[str, ...]
+    """The command, without what runs it."""
     plan: int
     descriptors: tuple[int, ...]
     """Descriptors that the launcher inherits, the plan among them."""
@@ -43,7 +45,7 @@ def in_bubblewrap(
         raise ToolFailed(f"{chdir} is outside of the sandbox: start in {policy.directory}")
     with ExitStack() as stack, opened(policy) as files:
         stack.callback(remove, policy.directory, files.placeholders)
-        filter_ = seccomp.encode(seccomp.program("bubblewrap", os.uname().machine))
+        filter_ = seccomp.encoded("bubblewrap", os.uname().machine)
         code = stack.enter_context(_file(filter_))
         binary = os.open(program, os.O_RDONLY | os.O_CLOEXEC)
         stack.callback(os.close, binary)
@@ -56,10 +58,13 @@ def in_bubblewrap(
             "program": binary,
             "argv": ["bwrap", *argv],
             "env": variables(policy),
-            "keep": [code, *(path.descriptor for path in files.view.bound)],
+            "keep": [
+                code,
+                *(path.descriptor for path in (*files.view.bound, *files.view.copied)),
+            ],
             "network": -1 if theirs is None else theirs.fileno(),
         }
-        yield _prepared(plan, channel, stack)
+        yield _prepared(command, plan, channel, stack)
 
 
 @contextmanager
@@ -67,7 +72,7 @@ def in_landlock(
     policy: SandboxPolicy, command: Sequence[str], directory: int
 ) -> Iterator[PreparedCommand]:
     """A command without namespaces of its own. `directory`: descriptor of where it starts."""
-    _refuse_unsupported(policy)
+    check_landlock(policy)
     with ExitStack() as stack, opened(policy) as files:
         binary = os.open(command[0], os.O_RDONLY | os.O_CLOEXEC)
         stack.callback(os.close, binary)
@@ -84,9 +89,9 @@ def in_landlock(
             "env": variables(policy, temporary),
             "directory": directory,
             "landlock": [[rule.descriptor, rule.rights] for rule in rules],
-            "seccomp": seccomp.encode(seccomp.program("landlock", os.uname().machine)),
+            "seccomp": seccomp.encoded("landlock", os.uname().machine),
         }
-        yield _prepared(plan, None, stack, directory)
+        yield _prepared(command, plan, None, stack)
 
 
 def _plan(policy: SandboxPolicy, files: OpenedView) -> dict[str, Any]:
@@ -115,6 +120,11 @@ def _limits(limits: SandboxLimits) -> list[list[int]]:
     ]
 
 
+def check_user(directory: str) -> None:
+    """Raises `ConfigError` for a directory in which commands of root could not write."""
+    _user(directory)
+
+
 def _user(directory: str) -> list[int]:
     """The user and group to become; empty unless this process is root's.
 
@@ -133,7 +143,8 @@ def _user(directory: str) -> list[int]:
     return [NOBODY, NOBODY]
 
 
-def _refuse_unsupported(policy: SandboxPolicy) -> None:
+def check_landlock(policy: SandboxPolicy) -> None:
+    """Raises `ConfigError` for a policy that needs mounts or a network."""
     missing = [name for name in ("network", "masked", "protected") if getattr(policy, name)]
     if missing:
         names = " and ".join(missing)
@@ -162,7 +173,8 @@ def _rule(descriptor: int, *, writable: bool) -> landlock.LandlockRule:
 
 
 def _system_rules(files: OpenedView, stack: ExitStack) -> list[landlock.LandlockRule]:
-    readable = [path.path for path in files.view.system] + ["/proc"]
+    system = [path.path for path in files.view.system]
+    readable = [*system, *(path.path for path in files.view.copied), "/proc"]
     found = []
     for path, writable in [*((path, False) for path in readable), *((d, True) for d in DEVICES)]:
         try:
@@ -190,9 +202,12 @@ def _file(data: bytes) -> Iterator[int]:
 
 
 def _prepared(
-    plan: dict[str, Any], channel: socket.socket | None, stack: ExitStack, *more: int
+    command: Sequence[str],
+    plan: dict[str, Any],
+    channel: socket.socket | None,
+    stack: ExitStack,
 ) -> PreparedCommand:
     data = stack.enter_context(_file(marshal.dumps(plan)))
     rules = (descriptor for descriptor, _ in plan["landlock"])
-    used = {data, plan["program"], plan["network"], *plan["keep"], *rules, *more} - {-1}
-    return PreparedCommand(data, tuple(sorted(used)), channel)
+    used = {data, plan["program"], plan["network"], plan["directory"], *plan["keep"], *rules} - {-1}
+    return PreparedCommand(tuple(command), data, tuple(sorted(used)), channel)

@@ -19,13 +19,13 @@ from holdfast.tools.workspace.openat import O_PATH, opener
 SYSTEM_PATHS: Final = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"),
     # Of /etc only this: the rest has keys, password hashes and settings of services.
-    *("/etc/alternatives", "/etc/bash.bashrc", "/etc/ca-certificates", "/etc/ca-certificates.conf"),
-    *("/etc/gitconfig", "/etc/group", "/etc/inputrc", "/etc/ld.so.cache", "/etc/ld.so.conf"),
-    *("/etc/ld.so.conf.d", "/etc/localtime", "/etc/magic", "/etc/mime.types", "/etc/nsswitch.conf"),
-    *("/etc/passwd", "/etc/pki", "/etc/protocols", "/etc/services", "/etc/ssl", "/etc/terminfo"),
-    *("/etc/timezone", "/etc/fonts", "/etc/python3", "/etc/host.conf", "/etc/os-release"),
+    *("/etc/alternatives", "/etc/gitconfig", "/etc/group", "/etc/ld.so.cache", "/etc/localtime"),
+    *("/etc/mime.types", "/etc/nsswitch.conf", "/etc/os-release", "/etc/passwd", "/etc/pki"),
+    *("/etc/protocols", "/etc/services", "/etc/ssl", "/etc/timezone"),
 )
 """What programs of the system need, as far as it exists."""
+MAX_COPIED: Final = 1024 * 1024
+"""Bytes of the largest file that is copied, not mounted."""
 
 
 class Placeholder(Struct, frozen=True):
@@ -54,17 +54,24 @@ def opened(policy: SandboxPolicy) -> Iterator[OpenedView]:
         bound.sort(key=lambda path: path.path.count("/"))
         bound += _pinned(policy, top, descriptors)
         masked, placeholders = _masked(policy, top)
-        view = SandboxView(system_paths(), tuple(bound), masked)
+        system, copied = _system(descriptors)
+        view = SandboxView(system, copied, tuple(bound), masked)
         yield OpenedView(view, placeholders)
 
 
-def system_paths() -> tuple[SystemPath, ...]:
-    found = []
+def _system(descriptors: ExitStack) -> tuple[tuple[SystemPath, ...], tuple[BoundPath, ...]]:
+    system, copied = [], []
     for path in SYSTEM_PATHS:
         with suppress(OSError):
-            link = stat.S_ISLNK(os.lstat(path).st_mode)
-            found.append(SystemPath(path, os.readlink(path) if link else ""))
-    return tuple(found)
+            found = os.lstat(path)
+            if stat.S_ISREG(found.st_mode) and found.st_size <= MAX_COPIED:
+                number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                descriptors.callback(os.close, number)
+                copied.append(BoundPath(path, number))
+            else:
+                target = os.readlink(path) if stat.S_ISLNK(found.st_mode) else ""
+                system.append(SystemPath(path, target))
+    return tuple(system), tuple(copied)
 
 
 def remove(directory: str, placeholders: tuple[Placeholder, ...]) -> None:

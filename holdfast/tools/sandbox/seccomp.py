@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from functools import cache
 from typing import Final, Literal, NamedTuple
 
 from holdfast.kernel.errors import ConfigError
@@ -184,6 +185,12 @@ def program(profile: SandboxProfile, machine: str) -> list[BpfInstruction]:
         *_sockets(profile, column),
         BpfInstruction(_RETURN, 0, 0, _ALLOW),
     ]
+
+
+@cache
+def encoded(profile: SandboxProfile, machine: str) -> bytes:
+    """The filter for a machine, as the kernel reads it."""
+    return encode(program(profile, machine))
 
 
 def encode(instructions: list[BpfInstruction]) -> bytes:

@@ -80,6 +80,8 @@ def written(folder: int, data: bytes, old: os.stat_result | None) -> str:
             rest = rest[os.write(descriptor, rest[:_CHUNK]) :]
         if old is not None:
             _like(descriptor, old)
+        else:
+            give_to_owner(descriptor, folder)
         os.fsync(descriptor)
     except BaseException:
         remove(folder, name)
@@ -87,6 +89,26 @@ def written(folder: int, data: bytes, old: os.stat_result | None) -> str:
     finally:
         os.close(descriptor)
     return name
+
+
+def give_to_owner(descriptor: int, folder: int) -> None:
+    """As root: give a new file or directory to the owner of the directory that it is in.
+
+    Commands of a sandbox run as that user, and could not change it otherwise.
+    """
+    if not os.geteuid():
+        found = os.fstat(folder)
+        os.fchown(descriptor, found.st_uid, found.st_gid)
+
+
+def give_directory_to_owner(name: str, folder: int) -> None:
+    """The same for a new directory, by its name in an open one."""
+    if not os.geteuid():
+        descriptor = os.open(name, _AS_IT_IS | os.O_DIRECTORY, dir_fd=folder)
+        try:
+            give_to_owner(descriptor, folder)
+        finally:
+            os.close(descriptor)
 
 
 def _like(descriptor: int, old: os.stat_result) -> None:

@@ -223,6 +223,7 @@ class Directory:
         with self._refusing(path, relative, _UNCHANGED), _ParentDirectories(self) as parents:
             folder, name = parents.parent(relative)
             descriptor = os.open(name, atomic_replace.NEW, 0o600, dir_fd=folder)
+            atomic_replace.give_to_owner(descriptor, folder)
             parents.keep()
             return descriptor
 
@@ -418,6 +419,7 @@ class _ParentDirectories:
                 errno.ENOENT,
             ) from None
         self._made.callback(_rmdir, folder, name)
+        atomic_replace.give_directory_to_owner(name, folder)
         atomic_replace.sync(folder)
         return self._open(names)
 

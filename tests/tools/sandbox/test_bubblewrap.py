@@ -18,6 +18,7 @@ from holdfast.tools.sandbox.policy import SandboxLimits, SandboxPolicy
 POLICY = SandboxPolicy(directory="/srv/work", limits=SandboxLimits(temporary=1000))
 VIEW = SandboxView(
     (SystemPath("/usr"), SystemPath("/bin", "usr/bin")),
+    (BoundPath("/etc/passwd", 6),),
     (
         BoundPath("/srv/work", 7, writable=True),
         BoundPath("/srv/work/.git", 8, writable=True),
@@ -59,6 +60,7 @@ def test_only_the_directory_and_its_pins_are_writable() -> None:
     assert follows(parts, "--ro-bind-fd", "9", "/srv/work/.git/hooks")
     assert follows(parts, "--ro-bind", "/usr", "/usr")
     assert follows(parts, "--symlink", "usr/bin", "/bin")
+    assert follows(parts, "--perms", "0444", "--file", "6", "/etc/passwd")
 
 
 def test_a_directory_is_pinned_before_what_it_protects_is_mounted() -> None:
