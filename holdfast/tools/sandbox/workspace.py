@@ -27,6 +27,7 @@ from holdfast.tools.sandbox.support import support as supported
 from holdfast.tools.workspace.directory import Directory
 from holdfast.tools.workspace.directory_workspace import DirectoryWorkspace
 
+MAX_SIGNAL: Final = 64
 SHELLS: Final = ("/bin/bash", "/bin/sh")
 
 
@@ -84,7 +85,8 @@ class SandboxWorkspace(DirectoryWorkspace):
             stack.push_async_callback(inner.close)
             if prepared.channel:
                 await stack.enter_async_context(proxy.serve(prepared.channel))
-            return SandboxedCommand(inner, proxy, stack.pop_all())
+            has_monitor = self._support.profile == "bubblewrap"
+            return SandboxedCommand(inner, proxy, stack.pop_all(), has_monitor=has_monitor)
 
     def _prepare(
         self,
@@ -104,8 +106,12 @@ class SandboxWorkspace(DirectoryWorkspace):
 class SandboxedCommand:
     """A command in a sandbox. At the end of its output are the connections that were refused."""
 
-    def __init__(self, inner: Command, proxy: EgressProxy, stack: AsyncExitStack) -> None:
+    def __init__(
+        self, inner: Command, proxy: EgressProxy, stack: AsyncExitStack, *, has_monitor: bool
+    ) -> None:
+        """`has_monitor`: bubblewrap waits for the command, and ends with 128 plus its signal."""
         self._inner = inner
+        self._has_monitor = has_monitor
         self._proxy = proxy
         self._stack = stack
         self._reported = False
@@ -129,7 +135,10 @@ class SandboxedCommand:
         await self._inner.kill()
 
     async def wait(self) -> CommandExit:
-        return await self._inner.wait()
+        end = await self._inner.wait()
+        if self._has_monitor and end.code is not None and 128 < end.code <= 128 + MAX_SIGNAL:
+            return CommandExit(128 - end.code, end.left, end.alive)
+        return end
 
     async def close(self) -> None:
         await self._stack.aclose()

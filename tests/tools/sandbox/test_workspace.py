@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import pytest
 
@@ -18,6 +18,7 @@ from holdfast.kernel.errors import ConfigError, ToolFailed
 from holdfast.kernel.messages import ToolResult
 from holdfast.kernel.tool import ToolContext
 from holdfast.testing import no_leaked_tasks
+from holdfast.testing.workspace_conformance import WorkspaceCase, cases
 from holdfast.tools.execute import execute
 from holdfast.tools.sandbox.command import NOBODY
 from holdfast.tools.sandbox.policy import SandboxMount, SandboxPolicy
@@ -76,6 +77,29 @@ async def called(workspace: SandboxWorkspace, command: str, **values: Any) -> To
 def run(work: Path, layers: SandboxSupport, command: str, **values: Any) -> ToolResult:
     workspace = SandboxWorkspace(policy(work, layers), support=layers)
     return in_real_time(called(workspace, command, **values))
+
+
+PRIVATE_TMP: Final = frozenset(
+    {"links_do_not_lead_outside", "a_link_that_appears_meanwhile_does_not_lead_outside"}
+)
+PRIVATE_PROCESSES: Final = frozenset(
+    {
+        "an_endless_flood_can_be_stopped",
+        "a_command_ends_when_its_time_is_up",
+        "processes_left_behind_are_stopped",
+    }
+)
+
+
+@pytest.mark.parametrize("case", cases(without={"attach"}), ids=str)
+def test_a_sandbox_fulfils_the_contract(
+    case: WorkspaceCase, work: Path, layers: SandboxSupport
+) -> None:
+    if case.name in PRIVATE_TMP:
+        pytest.skip("the next command does not see the directory that one makes in /tmp")
+    if layers.profile == "bubblewrap" and case.name in PRIVATE_PROCESSES:
+        pytest.skip("a number of a process stands for another one in the next command")
+    asyncio.run(case.check(lambda: SandboxWorkspace(policy(work, layers), support=layers)))
 
 
 def test_a_command_works_in_the_directory_and_nowhere_else(
