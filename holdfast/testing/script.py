@@ -108,7 +108,8 @@ def _about(last: Message) -> str:
     """The last message of a request, of a long one the end: there it says what is wanted."""
     text = last.text or "\n".join(result.text for result in last.results)
     end = text if len(text) <= QUOTED else f"…{text[-QUOTED:]}"
-    return f". The last message is of the {last.role}:\n{end}"
+    printable = end.encode(errors="backslashreplace").decode()  # halves of surrogate pairs
+    return f". The last message is of the {last.role}:\n{printable}"
 
 
 # --- Items --------------------------------------------------------------------------------------

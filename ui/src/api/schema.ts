@@ -917,7 +917,7 @@ export interface Schemas {
     calls: number;
     unpriced: number;
   };
-  /** Status of a chat. See `state_machine.py` for what the statuses mean. */
+  /** Status of a chat: whether it runs, and what continues it. */
   Status: "error" | "idle" | "interrupting" | "requires_action" | "running";
   /** A message with the other columns of its row. */
   Stored: {
