@@ -95,6 +95,13 @@ def _titling(
     return Titles(db, agents, ports, titles, observer, budgets)
 
 
+def _check_types(worker: object, budgets: object) -> None:
+    if not isinstance(worker, WorkerOptions | None):
+        raise ConfigError(f"worker is {worker!r}: use WorkerOptions(…), or None for no worker")
+    if not isinstance(budgets, Budgets):
+        raise ConfigError(f"budgets is {budgets!r:.80}: use Budgets(…)")
+
+
 # --- beginning and end --------------------------------------------------------------------------
 
 
@@ -114,10 +121,7 @@ async def serving(
     """Run a host over an open database. `url`: address at which other processes reach this one."""
     world, named = ports or Ports(), _by_name(agents)
     providers = providers_of(named, deps, needed=worker is not None)
-    if not isinstance(worker, WorkerOptions | None):
-        raise ConfigError(f"worker is {worker!r}: use WorkerOptions(…), or None for no worker")
-    if not isinstance(budgets, Budgets):
-        raise ConfigError(f"budgets is {budgets!r:.80}: use Budgets(…)")
+    _check_types(worker, budgets)
     options, live, check = worker or WorkerOptions(), Live(), BudgetCheck(budgets)
     limits = StrandedLimits(int(options.lease * MICRO), int(options.stranded * MICRO))
     feed = Feed(db, live, limits, options.poll)

@@ -40,6 +40,7 @@ from holdfast.kernel.decide import (
     RequireAction,
     RunCalls,
     SkipCalls,
+    Step,
     decide,
     over_limit,
 )
@@ -48,7 +49,6 @@ from holdfast.kernel.errors import (
     Failure,
     PrepareError,
     PromptTooLong,
-    StillOverLimit,
     classify,
 )
 from holdfast.kernel.events import Action
@@ -59,6 +59,7 @@ from holdfast.kernel.limits import LimitReached
 from holdfast.kernel.messages import (
     Injection,
     ToolCall,
+    ToolResult,
     injected,
     marker,
     note,
@@ -353,7 +354,7 @@ class Runner:
     # --- steps ---
 
     async def _do_step(self) -> bool:
-        fenced, journal = self._fenced, self._journal
+        fenced = self._fenced
         self._end_if_stopped()
         if self._deps is not None and not self._deps.are_open:
             error = await self._open_deps(self._deps)
@@ -362,21 +363,9 @@ class Runner:
         if fenced.journal_stale:
             await fenced.catch_up()
         self._follow_settings()
-        turn, rules = fenced.history.turn, self._agent.prepared.rules
-        facts = Facts(
-            fenced.steering,
-            fenced.chat.compaction,
-            journal.states() if turn.open else {},
-            self._context_due(),
-            at_rest=fenced.chat.outcome is not None,
-            resumed=self._progress != "stepped",
-        )
-        decision = decide(turn, facts, rules)
-        if rules.spawns and isinstance(decision, (RunCalls, RequireAction)):
-            spawns = any(call.tool in rules.spawns for call in turn.open)
-            limit = await self._budget_reached() if spawns else None
-            if limit is not None:
-                decision = decide(turn, replace(facts, limit=limit), rules)
+        decision = self._decide()
+        if self._agent.prepared.rules.spawns and isinstance(decision, (RunCalls, RequireAction)):
+            decision = await self._decide_spawns(decision)
         match decision:
             case CallModel() | LoadContext() if self._agent_changed():
                 return await self._hand_over()
@@ -387,13 +376,11 @@ class Runner:
             case RunCalls(calls):
                 await self._run_calls(calls)
             case SkipCalls(calls):
-                skipped = tuple(tool_results.skipped(call) for call in calls)
-                await self._commit_results(ToolStepOutcome(results=skipped))
+                await self._give(calls, tool_results.skipped)
             case RefuseCalls(calls, exclusive):
                 await self._refuse_calls(calls, exclusive)
-            case RefuseSpawns(calls, limit):
-                refused = tuple(tool_results.spawn_refused(call, limit) for call in calls)
-                await self._commit_results(ToolStepOutcome(results=refused))
+            case RefuseSpawns(calls, reached):
+                await self._give(calls, lambda call: tool_results.spawn_refused(call, reached))
             case RequireAction(_, unchecked):
                 return await self._require_action(unchecked)
             case Compact(_, finish):
@@ -407,10 +394,32 @@ class Runner:
             case Finish(reason, limit):
                 return await self._finish(reason, limit)
             case Fail():
-                raise self._over_limit(over_limit(turn, rules))
+                raise self._over_limit()
             case _:
                 assert_never(decision)
         return True
+
+    def _decide(self, limit: LimitReached | None = None) -> Step:
+        """The next step; `limit` is a budget that is reached."""
+        fenced, turn = self._fenced, self._fenced.history.turn
+        facts = Facts(
+            fenced.steering,
+            fenced.chat.compaction,
+            self._journal.states() if turn.open else {},
+            self._context_due(),
+            at_rest=fenced.chat.outcome is not None,
+            limit=limit,
+            resumed=self._progress != "stepped",
+        )
+        return decide(turn, facts, self._agent.prepared.rules)
+
+    async def _decide_spawns(self, decision: Step) -> Step:
+        """Decide again if open calls would spawn agents, and a budget is reached."""
+        spawns = self._agent.prepared.rules.spawns
+        if not any(call.tool in spawns for call in self._fenced.history.turn.open):
+            return decision
+        limit = await self._budget_reached()
+        return decision if limit is None else self._decide(limit)
 
     async def _stopped_by_budget(self) -> bool:
         """Stop the turn if a budget is reached: no model is called, and the queue stays."""
@@ -452,7 +461,8 @@ class Runner:
         if self._scope.interruption.requested:
             raise Stopped
 
-    def _over_limit(self, error: StillOverLimit) -> Failed:
+    def _over_limit(self) -> Failed:
+        error = over_limit(self._fenced.history.turn, self._agent.prepared.rules)
         if not isinstance(error, PromptTooLong):
             self._observer.compacted("no_progress")
         return Failed(classify(error, self._agent.prepared.model.name))
@@ -647,6 +657,13 @@ class Runner:
             except Interrupted:
                 raise Stopped from None
         return self._journal.new_batch(self._agent.prepared, self._active, fenced.context())
+
+    async def _give(
+        self, calls: Sequence[ToolCall], result: Callable[[ToolCall], ToolResult]
+    ) -> None:
+        """Give calls a result instead of running them."""
+        results = tuple(result(call) for call in calls)
+        await self._commit_results(ToolStepOutcome(results=results))
 
     async def _refuse_calls(self, calls: Sequence[ToolCall], exclusive: str) -> None:
         """Refuse the calls of an answer in which an exclusive tool is not the only call."""
