@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from holdfast.kernel.errors import ConfigError, ToolFailed
 from holdfast.tools.sandbox import bubblewrap, landlock, seccomp
-from holdfast.tools.sandbox.mounts import OpenedView, opened, remove
+from holdfast.tools.sandbox.bubblewrap import SandboxView
+from holdfast.tools.sandbox.mounts import opened
 from holdfast.tools.sandbox.policy import SandboxLimits, SandboxPolicy, inside, variables
 
 NOBODY: Final = 65534
@@ -43,24 +44,23 @@ def in_bubblewrap(
     """A command in namespaces of its own. `program`: bubblewrap. `chdir`: where it starts."""
     if not inside(chdir, policy.directory):
         raise ToolFailed(f"{chdir} is outside of the sandbox: start in {policy.directory}")
-    with ExitStack() as stack, opened(policy) as files:
-        stack.callback(remove, policy.directory, files.placeholders)
+    with ExitStack() as stack, opened(policy) as view:
         filter_ = seccomp.encoded("bubblewrap", os.uname().machine)
         code = stack.enter_context(_file(filter_))
         binary = os.open(program, os.O_RDONLY | os.O_CLOEXEC)
         stack.callback(os.close, binary)
         channel, theirs = _channel(stack) if policy.network else (None, None)
         argv = bubblewrap.arguments(
-            policy, files.view, command, chdir=chdir, seccomp=code, own_network=theirs is None
+            policy, view, command, chdir=chdir, seccomp=code, own_network=theirs is None
         )
         plan = {
-            **_plan(policy, files),
+            **_plan(policy),
             "program": binary,
             "argv": ["bwrap", *argv],
             "env": variables(policy),
             "keep": [
                 code,
-                *(path.descriptor for path in (*files.view.bound, *files.view.copied)),
+                *(path.descriptor for path in (*view.bound, *view.copied)),
             ],
             "network": -1 if theirs is None else theirs.fileno(),
         }
@@ -73,17 +73,17 @@ def in_landlock(
 ) -> Iterator[PreparedCommand]:
     """A command without namespaces of its own. `directory`: descriptor of where it starts."""
     check_landlock(policy)
-    with ExitStack() as stack, opened(policy) as files:
+    with ExitStack() as stack, opened(policy) as view:
         binary = os.open(command[0], os.O_RDONLY | os.O_CLOEXEC)
         stack.callback(os.close, binary)
         temporary, folder = stack.enter_context(_temporary(_user(policy.directory)))
         rules = [
             _rule(folder, writable=True),
-            *(_rule(path.descriptor, writable=path.writable) for path in files.view.bound),
-            *_system_rules(files, stack),
+            *(_rule(path.descriptor, writable=path.writable) for path in view.bound),
+            *_system_rules(view, stack),
         ]
         plan = {
-            **_plan(policy, files),
+            **_plan(policy),
             "program": binary,
             "argv": list(command),
             "env": variables(policy, temporary),
@@ -94,7 +94,7 @@ def in_landlock(
         yield _prepared(command, plan, None, stack)
 
 
-def _plan(policy: SandboxPolicy, files: OpenedView) -> dict[str, Any]:
+def _plan(policy: SandboxPolicy) -> dict[str, Any]:
     return {
         "keep": [],
         "directory": -1,
@@ -172,9 +172,9 @@ def _rule(descriptor: int, *, writable: bool) -> landlock.LandlockRule:
     return landlock.rule(descriptor, writable=writable, is_file=is_file)
 
 
-def _system_rules(files: OpenedView, stack: ExitStack) -> list[landlock.LandlockRule]:
-    system = [path.path for path in files.view.system]
-    readable = [*system, *(path.path for path in files.view.copied), "/proc"]
+def _system_rules(view: SandboxView, stack: ExitStack) -> list[landlock.LandlockRule]:
+    system = [path.path for path in view.system]
+    readable = [*system, *(path.path for path in view.copied), "/proc"]
     found = []
     for path, writable in [*((path, False) for path in readable), *((d, True) for d in DEVICES)]:
         try:

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Final, Literal
 
-from msgspec import Struct
-
 from holdfast.kernel.errors import ToolFailed
 from holdfast.tools.sandbox.bubblewrap import BoundPath, MaskedPath, SandboxView, SystemPath
+from holdfast.tools.sandbox.placeholders import held
 from holdfast.tools.sandbox.policy import SandboxPolicy, inside
 from holdfast.tools.workspace.openat import O_PATH, opener
 
@@ -28,21 +27,9 @@ MAX_COPIED: Final = 1024 * 1024
 """Bytes of the largest file that is copied, not mounted."""
 
 
-class Placeholder(Struct, frozen=True):
-    """An empty file created so that a path which must look empty can be covered."""
-
-    path: str
-    inode: int
-
-
-class OpenedView(Struct, frozen=True):
-    view: SandboxView
-    placeholders: tuple[Placeholder, ...]
-
-
 @contextmanager
-def opened(policy: SandboxPolicy) -> Iterator[OpenedView]:
-    """The view of a policy; its descriptors are closed at the end, its placeholders are not."""
+def opened(policy: SandboxPolicy) -> Iterator[SandboxView]:
+    """The view of a policy, valid until the end of the block, which has to outlast the command."""
     with ExitStack() as descriptors:
         top = _open(policy.directory, descriptors)
         if not stat.S_ISDIR(os.fstat(top).st_mode):
@@ -52,11 +39,12 @@ def opened(policy: SandboxPolicy) -> Iterator[OpenedView]:
             number = _open(mount.path, descriptors)
             bound.append(BoundPath(mount.path, number, mount.writable))
         bound.sort(key=lambda path: path.path.count("/"))
+        descriptors.enter_context(held(top, (*policy.protected, *policy.masked)))
         bound += _pinned(policy, top, descriptors)
-        masked, placeholders = _masked(policy, top)
+        found = (_resolved(policy.directory, top, path) for path in policy.masked)
+        masked = tuple(path for path in found if path)
         system, copied = _system(descriptors)
-        view = SandboxView(system, copied, tuple(bound), masked)
-        yield OpenedView(view, placeholders)
+        yield SandboxView(system, copied, tuple(bound), masked)
 
 
 def _system(descriptors: ExitStack) -> tuple[tuple[SystemPath, ...], tuple[BoundPath, ...]]:
@@ -72,28 +60,6 @@ def _system(descriptors: ExitStack) -> tuple[tuple[SystemPath, ...], tuple[Bound
                 target = os.readlink(path) if stat.S_ISLNK(found.st_mode) else ""
                 system.append(SystemPath(path, target))
     return tuple(system), tuple(copied)
-
-
-def remove(directory: str, placeholders: tuple[Placeholder, ...]) -> None:
-    """Remove the placeholders that are still ours and empty."""
-    if not placeholders:
-        return
-    with suppress(OSError), ExitStack() as descriptors:
-        top = _open(directory, descriptors)
-        for placeholder in placeholders:
-            with suppress(OSError):
-                _remove(top, placeholder)
-
-
-def _remove(top: int, placeholder: Placeholder) -> None:
-    parent, name = os.path.split(placeholder.path)
-    folder = opener()(top, parent or ".", O_PATH | os.O_DIRECTORY)
-    try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if found.st_ino == placeholder.inode and not found.st_size:
-            os.unlink(name, dir_fd=folder)
-    finally:
-        os.close(folder)
 
 
 def _open(path: str, descriptors: ExitStack) -> int:
@@ -144,21 +110,6 @@ def _plain(top: int, path: str) -> int | None:
     return number
 
 
-def _masked(
-    policy: SandboxPolicy, top: int
-) -> tuple[tuple[MaskedPath, ...], tuple[Placeholder, ...]]:
-    masked: list[MaskedPath] = []
-    placeholders: list[Placeholder] = []
-    for path in policy.masked:
-        found = _resolved(policy.directory, top, path)
-        if found is None and (placeholder := _placeholder(top, path)):
-            placeholders.append(placeholder)
-            found = MaskedPath(f"{policy.directory}/{path}", "file")
-        if found:
-            masked.append(found)
-    return tuple(masked), tuple(placeholders)
-
-
 def _resolved(directory: str, top: int, path: str) -> MaskedPath | None:
     """The target of a path, with its links followed as far as they stay inside."""
     try:
@@ -175,16 +126,3 @@ def _resolved(directory: str, top: int, path: str) -> MaskedPath | None:
         return None
     kind: Literal["file", "directory"] = "directory" if is_directory else "file"
     return MaskedPath(directory + names[len(here.rstrip("/")) :], kind)
-
-
-def _placeholder(top: int, path: str) -> Placeholder | None:
-    """An empty file at a path where nothing is; None without its directory, or for a link."""
-    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
-    try:
-        number = opener()(top, path, flags, 0o600)
-    except OSError:
-        return None
-    try:
-        return Placeholder(path, os.fstat(number).st_ino)
-    finally:
-        os.close(number)

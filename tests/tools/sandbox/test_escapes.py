@@ -92,6 +92,20 @@ def test_a_placeholder_is_removed_afterwards(surroundings: Surroundings) -> None
     assert not (surroundings.work / "late").exists()
 
 
+def test_hooks_cannot_be_created_where_there_are_none(surroundings: Surroundings) -> None:
+    if surroundings.profile != "bubblewrap":
+        pytest.skip("the fallback has no mounts, and refuses a policy that needs them")
+    (surroundings.work / ".git" / "hooks").rmdir()
+    command = (
+        "rm -rf .git/hooks; mkdir .git/hooks; mv .git .git2; mkdir -p .git/hooks;"
+        "echo evil > .git/hooks/pre-commit && echo ESCAPED; ls .git"
+    )
+    result = surroundings.run(["/bin/sh", "-c", command])
+    assert "ESCAPED" not in result.output, result
+    assert "config" in result.output, result
+    assert [path.name for path in (surroundings.work / ".git").iterdir()] == ["config"]
+
+
 def test_work_is_done_inside(surroundings: Surroundings) -> None:
     command = 'mkdir a && echo hello > a/b && cat a/b && pwd && test -w "$TMPDIR" && echo fine'
     result = surroundings.run(["/bin/sh", "-c", command])
