@@ -35,7 +35,7 @@ from holdfast.worker.titles import Titles
 from holdfast.worker.worker import Worker
 
 
-def _with_teams(agents: Iterable[object]) -> list[Agent[Any, Any]]:
+def with_teams(agents: Iterable[object]) -> list[Agent[Any, Any]]:
     """The agents, and then those that they can reach by their tools."""
     given: list[Agent[Any, Any]] = []
     for agent in agents:
@@ -50,14 +50,20 @@ def _with_teams(agents: Iterable[object]) -> list[Agent[Any, Any]]:
 def _by_name(
     agents: Iterable[Agent[Any, Any]] | Mapping[str, Agent[Any, Any]],
 ) -> Mapping[str, Agent[Any, Any]]:
-    """The agents by name. A mapping is used as it is: its owner may replace agents later."""
+    """The agents by name, with those that they can reach. A mapping is used as it is: its owner has
+    added these, and may replace agents later."""
     if isinstance(agents, Mapping):
-        _by_name(agents.values())
+        _named(agents.values())
         return MappingProxyType(agents)
     if isinstance(agents, (Agent, str)) or not isinstance(agents, Iterable):
         raise ConfigError(f"agents is a {type(agents).__name__}: use a list, even for one")
+    return MappingProxyType(_named(with_teams(agents)))
+
+
+def _named(agents: Iterable[Agent[Any, Any]]) -> dict[str, Agent[Any, Any]]:
+    """The agents of a host by name. Raises `ConfigError`."""
     named: dict[str, Agent[Any, Any]] = {}
-    for agent in _with_teams(agents):
+    for agent in agents:
         if not isinstance(agent.name, str) or not agent.name:
             raise ConfigError(
                 f"an agent is named {agent.name!r}: use text, as in Agent(name='ops')"
@@ -72,7 +78,7 @@ def _by_name(
         named[agent.name] = overridden(agent)
     if not named:
         raise ConfigError("agents is empty: pass at least one")
-    return MappingProxyType(named)
+    return named
 
 
 def _titling(

@@ -13,6 +13,7 @@ from holdfast.cli.config_mistakes import Mistakes
 from holdfast.cli.python_agents import NotCalledYet, PythonAgents
 from holdfast.cli.server_models import ServerModels, title_models
 from holdfast.cli.settings import AgentSettings, HoldfastSettings
+from holdfast.host import with_teams
 from holdfast.kernel.errors import ConfigError, NeedsKey
 
 if TYPE_CHECKING:
@@ -69,8 +70,10 @@ def make_agents(sources: AgentSources, mistakes: Mistakes, keyless: Mistakes) ->
     tables = dict(_of_tables(sources, mistakes, keyless))
     if len(keyless) > before:  # agents without a name yet, which the settings may change
         return []
-    names = [*dict.fromkeys((*named, *settings.agents))] or [DEFAULT_AGENT]
     bases, models = {**named, **tables}, ServerModels(settings, sources.environ)
+    members = {one.name: one for one in with_teams(bases.values())}
+    bases = {**members, **bases}
+    names = [*dict.fromkeys((*named, *settings.agents, *members))] or [DEFAULT_AGENT]
     descriptions = {
         name: _description(settings.agents.get(name), bases.get(name)) for name in names
     }
@@ -106,7 +109,7 @@ def _named(sources: AgentSources, keyless: Mistakes | None) -> dict[str, Agent]:
             keyless.add(spec, str(error))
     found: dict[str, Agent] = {}
     for agent in agents:
-        if agent.name in found:
+        if found.get(agent.name, agent) is not agent:
             raise ConfigError(f"two agents are named {agent.name!r}: set another name=…")
         found[agent.name] = agent
     return found

@@ -10,12 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import Agent, Limits
+from holdfast import Agent, Limits, handoff
 from holdfast.cli.agent_builder import BaseDirectories
-from holdfast.cli.agent_registry import complete_agents
+from holdfast.cli.agent_registry import (
+    AgentRegistry,
+    AgentSources,
+    NamedInPython,
+    complete_agents,
+)
 from holdfast.cli.config_mistakes import Mistakes
-from holdfast.cli.python_agents import agents_of_program, load_agents
-from holdfast.cli.settings import settings_of
+from holdfast.cli.python_agents import PythonAgents, agents_of_program, load_agents
+from holdfast.cli.settings import AgentSettings, HoldfastSettings, settings_of
 from holdfast.errors import ConfigError
 from holdfast.kernel.prepare import model_of
 from holdfast.models import Fallback
@@ -273,6 +278,20 @@ def test_tools_and_subagents_of_the_settings_are_those_of_the_agent(
     assert list(made["a"].toolset)[:2] == ["weather", "spawn_agent"]
     assert list(made["a"].toolset["handoff"].agents) == ["b"]
     assert list(made["b"].toolset) == ["ask_user"]
+
+
+def test_agents_that_an_agent_can_reach_are_served_with_it(tmp_path: Path) -> None:
+    inner = Agent("demo", name="billing", description="Bills.")
+    outer = Agent("demo", name="triage", tools=[handoff([inner]), inner.as_tool()])
+    for given in ((outer,), (outer, inner), (inner, outer)):
+        named = NamedInPython(given=given, settings=AgentSettings())
+        place = BaseDirectories(str(tmp_path), str(tmp_path))
+        mistakes = Mistakes("the settings")
+        sources = AgentSources(HoldfastSettings(), place, {}, named, PythonAgents())
+        agents = AgentRegistry(sources, mistakes).agents
+        mistakes.end()
+        assert sorted(agents) == ["billing", "triage"]
+        assert next(iter(agents)) == given[0].name
 
 
 def test_the_model_reads_the_descriptions_of_the_agents_that_the_settings_name(

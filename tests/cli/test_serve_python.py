@@ -22,7 +22,7 @@ from pathlib import Path
 
 import anyio
 
-from holdfast import Agent, Limits, tool
+from holdfast import Agent, Limits, handoff, tool
 from holdfast.events import Finished, TextDelta
 from holdfast.hooks import Deny, Inject
 from holdfast.models import Fallback, ProviderTool
@@ -78,6 +78,8 @@ async def louder(context, call, arguments, proceed):
 def gate(context, call, arguments):
     return Deny("no tables are dropped here") if call.tool == "drop" else None
 
+billing = Agent(ScriptedModel(default="Billed."), name="billing", description="Bills.")
+
 async def agents():
     down = ScriptedModel([fail("down", status=503)], name="down:model")
     typed = '{"city": "Oslo", "degrees": 9}'
@@ -97,6 +99,14 @@ async def agents():
         "echo": Agent(Echo(), instructions=instructions),
         "slow": Agent(Slow()),
         "guarded": Agent(ScriptedModel(["Half.", "Whole."]), guard=guard),
+        "triage": Agent(
+            ScriptedModel([call("handoff", agent="billing", message="An invoice.")]),
+            tools=[handoff([billing])],
+        ),
+        "lead": Agent(
+            ScriptedModel([call("billing", prompt="An invoice.")], default="It is billed."),
+            tools=[billing.as_tool()],
+        ),
         "limited": Agent(
             ScriptedModel([call("drop", table="a"), call("drop", table="b"), "Never."]),
             tools=[drop],
@@ -223,6 +233,19 @@ def test_a_guard_continues_a_turn_behind_the_server(api: Api) -> None:
     assert api.get(f"{chat}/result")["result"]["text"] == "Whole."
     texts = [one["message"]["parts"][0]["text"] for one in api.get(f"{chat}/messages")["messages"]]
     assert texts == ["Go.", "Half.", "Say all of it.", "Whole."]
+
+
+def test_an_agent_takes_a_conversation_over_behind_the_server(api: Api) -> None:
+    chat = api.chat("triage")
+    assert api.get(chat)["agent"] == "billing"
+    assert api.get(f"{chat}/result")["result"]["text"] == "Billed."
+
+
+def test_an_agent_as_a_tool_answers_behind_the_server(api: Api) -> None:
+    chat = api.chat("lead")
+    ((tool, text),) = results(api.get(f"{chat}/messages"))
+    assert tool == "billing"
+    assert "Billed." in text
 
 
 def test_middleware_and_a_limit_work_behind_the_server(api: Api) -> None:
