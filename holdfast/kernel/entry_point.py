@@ -11,11 +11,11 @@ import contextlib
 import functools
 import inspect
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from os.path import dirname, join
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast
 
 from msgspec import StructMeta
 
@@ -51,20 +51,33 @@ def entry_point(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         by_position = [name for name, one in parameters.items() if one.kind in BY_POSITION]
         most = len(by_position)
 
+        def check(args: tuple[object, ...], kwargs: Iterable[str]) -> None:
+            if len(args) > most:
+                positional = [name for name in by_position if name != "self"]
+                raise too_many(what, positional, known[len(positional) :])
+            if kwargs and not takes_any:
+                check_keywords(what, kwargs, known)
+
         @functools.wraps(function)
         def entry(*args: P.args, **kwargs: P.kwargs) -> T:
             try:
-                if len(args) > most:
-                    positional = [name for name in by_position if name != "self"]
-                    raise too_many(what, positional, known[len(positional) :])
-                if kwargs and not takes_any:
-                    check_keywords(what, kwargs, known)
+                check(args, kwargs)
                 return function(*args, **kwargs)
             except HoldfastError as error:
                 hide_our_frames(error)
                 raise  # a bare raise does not add this frame
 
-        return entry
+        @functools.wraps(function)
+        async def entry_async(*args: P.args, **kwargs: P.kwargs) -> Any:
+            try:
+                check(args, kwargs)
+                return await cast(Awaitable[Any], function(*args, **kwargs))
+            except HoldfastError as error:
+                hide_our_frames(error)
+                raise
+
+        is_async = inspect.iscoroutinefunction(function)
+        return cast(Callable[P, T], entry_async) if is_async else entry
 
     return decorate
 
