@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from bench.measure import Steps, measure_steps
 from holdfast import Agent, tool
 from holdfast.kernel.events import RunEnded
+from holdfast.kernel.limits import Limits
 from holdfast.kernel.model import (
     ArgumentsDelta,
     CallEnded,
@@ -44,7 +45,7 @@ async def tick(x: int) -> str:
     return "ok"
 
 
-AGENT = Agent(model=Fake(), tools=[tick])
+AGENT = Agent(model=Fake(), tools=[tick], limits=Limits())
 
 
 async def run(size: int) -> int:

@@ -89,6 +89,13 @@ def test_help_lists_every_word_that_make_knows() -> None:
     assert set(verbs) >= {"run", "test", "check", "fmt", "bench", "clean"}
 
 
+def test_the_benchmark_of_the_loop_comes_to_its_end() -> None:
+    program = [sys.executable, str(ROOT / "bench" / "loop_holdfast.py")]
+    ended = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=50)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count('"who": "holdfast"') == 3
+
+
 def test_every_import_that_the_benchmark_measures_works() -> None:
     for group in STARTED:
         for _, statement in group:
