@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from holdfast.chat.locked_chat import LockedChat
 from holdfast.chat.rows import Charge
-from holdfast.chat.spending_counters import Spending, spend
-
-NOTHING: Final = Spending()
+from holdfast.chat.spending_counters import NOTHING_SPENT, Spending, spend
 
 
 async def charge(locked: LockedChat, charges: Sequence[Charge]) -> None:
@@ -40,5 +38,5 @@ async def charge(locked: LockedChat, charges: Sequence[Charge]) -> None:
         )
         if count:
             spending.add_usage(usage)
-    if spending != NOTHING:
+    if spending != NOTHING_SPENT:
         await spend(locked.tx, locked.chat.id, locked.now, spending)

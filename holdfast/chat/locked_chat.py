@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from msgspec import structs
 
@@ -21,13 +21,11 @@ from holdfast.chat.rows import (
     fence_of,
     runnable,
 )
-from holdfast.chat.spending_counters import SPEND, Spending, spending_params
+from holdfast.chat.spending_counters import NOTHING_SPENT, SPEND, Spending, spending_params
 from holdfast.chat.state_machine import TRANSITIONS, Transition, check
 from holdfast.kernel.handoff import handover_note
 from holdfast.kernel.messages import Message, encode
 from holdfast.store.database import Changed, Claimable, Tx
-
-NOTHING_SPENT: Final = Spending()
 
 
 class LockedChat:

@@ -62,6 +62,9 @@ class Spending(Struct):
             self.cost += usage.cost
 
 
+NOTHING_SPENT: Final = Spending()
+
+
 def spending_params(spending: Spending) -> dict[str, Any]:
     """Return the parameters of `SPEND`, except the time."""
     return {
@@ -192,7 +195,9 @@ def wrong_counters(
         since_ever.add_usage(usage)
         by_day.setdefault(at // DAY, Spending()).add_usage(usage)
     yield from _differences(row, "spent", since_ever, ALL_COUNTERS)
-    last_day = max((day for day, spending in by_day.items() if spending != Spending()), default=0)
+    last_day = max(
+        (day for day, spending in by_day.items() if spending != NOTHING_SPENT), default=0
+    )
     if last_day > (row.spent_day or 0):
         yield 20, "spent_day", f"it is {row.spent_day}, and usage was committed on day {last_day}"
     elif not clock_was_set_back:

@@ -216,7 +216,7 @@ class Workspace(Protocol):
         """Run a command in a shell, with standard output and error combined, and no input.
 
         `variables`: set in addition to those that every command of this workspace gets.
-        `time_limit`: seconds after which the workspace stops the command if nobody else has.
+        `time_limit`: seconds after which the workspace stops the command by itself.
         """
         ...
 
